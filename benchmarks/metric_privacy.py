@@ -6,21 +6,16 @@ python benchmarks/metric_privacy.py [--matrices 1000] [--quick] [--out FILE]
 All in float64, on uniform points of the plane and uniform query values. NumPy handles one matrix at
 a time, all pairs at once: what one would write from the formulas (a robust loop for strategy 3, a
 barrier method for the optimum). Before anything is timed, both must agree on the objective to 1e-6
-and stay within the budgets. The ratio is NumPy / dpjax. On few matrices of many pairs NumPy has
-nothing to lose by its loop; compilation is apart.
+and stay within the budgets. The ratio is NumPy / dpjax.
 """
 
 import statistics
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import harness
-from dpjax.metric_privacy.loads import load
-from dpjax.metric_privacy.points import from_points, point_metric
-from dpjax.metric_privacy.scales import noise_scales, single_query_scale
+from dpjax.metric_privacy import from_points, load, noise_scales
 
 NAMES = {
     "equal_shares": "strategy 1",
@@ -98,23 +93,20 @@ def contest(
         from_points(points, epsilon=1.0),
         rng.uniform(size=(matrices, queries, elements)),
     )
-    budgets = np.asarray(metric.budgets)
     some = values[:numpy_matrices]
     shape = f"{matrices} x {queries} x {elements}"
 
-    ours = harness.build_jax(
-        lambda q: noise_scales(q, metric, strategy=strategy),
-        jnp.asarray(values),
-        units=matrices,
-        keyed=False,
+    ours = harness.Built(
+        lambda turn: [noise_scales(one, metric, strategy=strategy) for one in values], matrices
     )
-    found = np.asarray(ours.run(0))
+    found = np.array(ours.run(0))
     mine, theirs = (
         found[: len(some)],
-        np.stack([numpy_scales(one, budgets, strategy) for one in some]),
+        np.stack([numpy_scales(one, metric.budgets, strategy) for one in some]),
     )
     distance = float(np.max(np.abs((mine**2).sum(-1) / (theirs**2).sum(-1) - 1)))
-    spent = max(float(load(values, found, metric).max()), float(load(some, theirs, metric).max()))
+    every = [*zip(values, found, strict=True), *zip(some, theirs, strict=True)]
+    spent = max(load(asked, scales, metric) for asked, scales in every)
     check = {
         "contestant": NAMES[strategy],
         "case": shape,
@@ -129,7 +121,7 @@ def contest(
     built = {
         "dpjax": ours,
         "NumPy": harness.Built(
-            lambda turn: [numpy_scales(one, budgets, strategy) for one in some], len(some)
+            lambda turn: [numpy_scales(one, metric.budgets, strategy) for one in some], len(some)
         ),
     }
     times = harness.interleave(built, repeats)
@@ -142,62 +134,6 @@ def contest(
             shape if name == "dpjax" else f"{len(some)} x {queries} x {elements}",
             value=statistics.median(times[name]),
             unit="s a matrix",
-            seconds=harness.spread(times[name]),
-            repeats=repeats,
-            compile_seconds=built[name].compile_seconds,
-            temporary_bytes=built[name].temporary_bytes,
-            **(
-                {"ratio": statistics.median(ratios), "reference": "dpjax"}
-                if name == "NumPy"
-                else {}
-            ),
-        )
-        for name in built
-    ]
-    return rows, check
-
-
-def large_universe(elements: int, repeats: int) -> tuple[list, dict]:
-    """One query over so many elements that no matrix of budgets is held; NumPy goes row by row."""
-    rng = np.random.default_rng(1)
-    points, values = rng.uniform(0, 100, (elements, 2)), rng.uniform(size=elements)
-    metric = point_metric(points, epsilon=1.0)
-
-    def by_rows() -> float:
-        largest = 0.0
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for i in range(elements):
-                ratio = np.abs(values - values[i]) / np.hypot(*(points - points[i]).T)
-                ratio[i] = 0
-                largest = max(largest, ratio.max())
-        return largest
-
-    distance = abs(float(single_query_scale(values, metric)) / by_rows() - 1)
-    check = {
-        "contestant": "one query",
-        "case": str(elements),
-        "relation": "swap",
-        "distance": distance,
-        "passed": bool(distance < 1e-9),
-    }
-    if not check["passed"]:
-        raise RuntimeError(f"dpjax and NumPy do not agree: {check}")
-    built: dict[str, Any] = {
-        "dpjax": harness.build_jax(
-            lambda q: single_query_scale(q, metric), jnp.asarray(values), units=1, keyed=False
-        ),
-        "NumPy": harness.Built(lambda turn: by_rows(), 1),
-    }
-    times = harness.interleave(built, repeats)
-    ratios = [theirs / mine for theirs, mine in zip(times["NumPy"], times["dpjax"], strict=True)]
-    rows = [
-        harness.row(
-            "noise scale of one query, by blocks of rows",
-            name,
-            "swap",
-            f"1 x {elements}",
-            value=statistics.median(times[name]),
-            unit="s a query",
             seconds=harness.spread(times[name]),
             repeats=repeats,
             compile_seconds=built[name].compile_seconds,
@@ -238,10 +174,6 @@ def main() -> None:
             found, check = contest(count, queries, elements, strategy, repeats, few)
             rows += found
             checks.append(check)
-    for elements in (1500,) if args.quick else (1000, 10_000):
-        found, check = large_universe(elements, repeats)
-        rows += found
-        checks.append(check)
     harness.finish("metric_privacy", args, rows, checks)
 
 

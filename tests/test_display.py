@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax import Guarantee, auditing
+from dpjax import Guarantee
+from dpjax.display import Shown
 from dpjax.distributions import Finite, Gaussian, PiecewiseExponential
 
 X = np.array([[0.5, 1.0, 4.0], [2.0, 2.0, 3.0], [5.0, 0.0, 1.0], [3.0, 3.0, 3.0]], np.float32)
@@ -70,7 +71,7 @@ def test_a_cdf_on_a_grid_has_steps_and_few_points_are_seen(pyplot):
     (points,) = votes.plot(pyplot.subplots()[1]).containers
     np.testing.assert_array_equal(points.markerline.get_xydata(), [[0, 1], [1, 0], [2, 2]])
     with pytest.raises(TypeError, match="has no plot"):
-        auditing.privacy_loss(PIECES, PIECES).plot()
+        Shown().plot()
 
 
 def test_what_is_missing_for_a_plot_is_named(monkeypatch):
@@ -78,17 +79,6 @@ def test_what_is_missing_for_a_plot_is_named(monkeypatch):
     with pytest.raises(ImportError, match=r"matplotlib is not installed: pip install"):
         GAUSSIAN.plot()
     assert "svg" not in GAUSSIAN._repr_html_()
-
-
-def test_a_loss_shows_itself_under_a_trace_without_adding_to_it():
-    @jax.jit
-    def loss(where):
-        return auditing.privacy_loss(*(dpjax.laplace(x, 1.0, sensitivity=1.0) for x in where))
-
-    seen = []
-    program = jax.make_jaxpr(lambda loss: (seen.append(repr(loss)), loss.segments.length)[1])
-    assert not program(loss(np.float32([[0, 0], [1, 2]]))).jaxpr.eqns
-    assert seen == ["PrivacyLoss(batch_shape=(2,), dtype=float32)"]
 
 
 def arrays_of(finite, pieces):

@@ -69,7 +69,7 @@ def test_metric_budgets(experiment):
     script = experiment("metric_budgets")
     rng = np.random.default_rng(script.SEED)
     points = script.random_points(2, rng)
-    metric = script.from_points(points, epsilon=1.0)
+    metrics = [script.from_points(each, epsilon=1.0) for each in points]
     single = script.random_queries("real", (100, 2, 50), rng)
 
     def agrees(cell, value):
@@ -77,14 +77,13 @@ def test_metric_budgets(experiment):
 
     for kind, values in STRATEGIES.items():
         matrices = script.random_queries(kind, (100, 2, 5, 50), rng)
-        cells = script.matrix_cells(metric, matrices)
+        cells = script.matrix_cells(metrics, matrices)
         for strategy, value in zip(script.STRATEGIES, values, strict=False):
             assert agrees(cells[strategy], value), (kind, strategy)
         assert not agrees(cells["equal_shares"], values[2])  # the control
-    distances = script.from_points(points[:1], epsilon=1.0)
     blowfish = [
         row
-        for row in script.threshold_rows(distances, single[:, :1])
+        for row in script.threshold_rows(metrics[:1], single[:, :1])
         if row["policy"] == "Blowfish"
     ]
     # Theirs are 16 and 192: both orders of each pair.

@@ -38,11 +38,16 @@ import jax
 import numpy as np
 
 import output
-from dpjax.metric_privacy.metrics import Metric, uniform
-from dpjax.metric_privacy.points import from_points
-from dpjax.metric_privacy.scales import STRATEGIES, noise_scales, single_query_scale
-from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
-from dpjax.metric_privacy.validation import validate
+from dpjax.metric_privacy import (
+    Metric,
+    blowfish,
+    from_points,
+    noise_scales,
+    single_query_scale,
+    smooth_threshold,
+    uniform,
+)
+from dpjax.metric_privacy.scales import STRATEGIES
 
 Kind = Literal["real", "binary"]
 SEED, POINTS, SIDE, LEAST_POPULATION = 2020, 50, 100.0, 50_000
@@ -50,9 +55,6 @@ SEED, POINTS, SIDE, LEAST_POPULATION = 2020, 50, 100.0, 50_000
 UNIVERSES, QUERIES, MATRICES = 20, 1000, 25
 QUICK_QUERIES, QUICK_MATRICES = 100, 3
 COUNTS = tuple(range(1, 11))
-# Matrices are padded with queries that are 0 everywhere, which take no share: two programs to
-# compile, not ten
-WIDTHS = (5, 10)
 THRESHOLDS = (2.0, 4.0, 8.0, 16.0)
 LEVELS = np.linspace(0, 1, 21)
 
@@ -60,16 +62,16 @@ LEVELS = np.linspace(0, 1, 21)
 def rows(queries: int, matrices: int) -> list[dict[str, Any]]:
     """Figures 2, 4 and 5."""
     rng = np.random.default_rng(SEED)
-    metric = from_points(random_points(UNIVERSES, rng), epsilon=1.0)
+    metrics = [from_points(points, epsilon=1.0) for points in random_points(UNIVERSES, rng)]
     single = random_queries("real", (queries, UNIVERSES, POINTS), rng)
-    found = single_rows(metric, single)
+    found = single_rows(metrics, single)
     for figure, kind in (("2c", "real"), ("2d", "binary")):
         for count in COUNTS:
             values = random_queries(kind, (matrices, UNIVERSES, count, POINTS), rng)
             found.append(
-                {"figure": figure, "queries": kind, "K": count, **matrix_cells(metric, values)}
+                {"figure": figure, "queries": kind, "K": count, **matrix_cells(metrics, values)}
             )
-    return found + threshold_rows(metric, single)
+    return found + threshold_rows(metrics, single)
 
 
 def random_points(universes: int, rng: np.random.Generator) -> np.ndarray:
@@ -80,10 +82,20 @@ def random_queries(kind: Kind, shape: tuple[int, ...], rng: np.random.Generator)
     return rng.random(shape) if kind == "real" else rng.integers(0, 2, shape).astype(float)
 
 
-def single_rows(metric: Metric, queries: np.ndarray) -> list[dict[str, Any]]:
+def single_scales(metrics: list[Metric], queries: np.ndarray) -> np.ndarray:
+    """The scale of each single query ``(Q, U, N)`` on its universe, ``(Q, U)``."""
+    return np.array(
+        [
+            [float(single_query_scale(query, metric)) for query in of]
+            for metric, of in zip(metrics, queries.swapaxes(0, 1), strict=True)
+        ]
+    ).T
+
+
+def single_rows(metrics: list[Metric], queries: np.ndarray) -> list[dict[str, Any]]:
     """Figure 2b: a row for each universe, the closest pair first."""
-    closest = np.asarray(metric.smallest)
-    factors = np.ptp(queries, axis=-1) / closest / np.asarray(single_query_scale(queries, metric))
+    closest = np.array([metric.smallest for metric in metrics])
+    factors = np.ptp(queries, axis=-1) / closest / single_scales(metrics, queries)
     order = np.argsort(closest)
     return [
         {
@@ -96,22 +108,26 @@ def single_rows(metric: Metric, queries: np.ndarray) -> list[dict[str, Any]]:
     ]
 
 
-def matrix_cells(metric: Metric, queries: np.ndarray) -> dict[str, Any]:
+def matrix_cells(metrics: list[Metric], queries: np.ndarray) -> dict[str, Any]:
     """Improvement factors of matrices ``(M, U, K, N)`` by strategy, and how the optimum's sum of
     squared scales compares.
     """
-    count = queries.shape[-2]
-    width = min((width for width in WIDTHS if width >= count), default=count)
-    values = np.pad(queries, [(0, 0), (0, 0), (0, width - count), (0, 0)])
+
+    def of(metrics: list[Metric], strategy: str) -> np.ndarray:
+        return np.array(
+            [
+                [
+                    noise_scales(one, metric, strategy=strategy)
+                    for one, metric in zip(of_universes, metrics, strict=True)
+                ]
+                for of_universes in queries
+            ]
+        )
+
     # Under epsilon-DP all queries get the L1 sensitivity over epsilon: the common scale of the
     # uniform metric.
-    plain = np.asarray(
-        noise_scales(values, uniform(POINTS, epsilon=metric.smallest), strategy="common")
-    )[..., :count]
-    scales = {
-        name: np.asarray(noise_scales(values, metric, strategy=name))[..., :count]
-        for name in STRATEGIES
-    }
+    plain = of([uniform(POINTS, epsilon=metric.smallest) for metric in metrics], "common")
+    scales = {name: of(metrics, name) for name in STRATEGIES}
     cells: dict[str, Any] = {}
     for name, c in scales.items():
         factors = np.exp(np.mean(np.log(plain / c), axis=-1))
@@ -126,23 +142,14 @@ def matrix_cells(metric: Metric, queries: np.ndarray) -> dict[str, Any]:
     return cells
 
 
-def threshold_rows(distances: Metric, queries: np.ndarray) -> list[dict[str, Any]]:
+def threshold_rows(distances: list[Metric], queries: np.ndarray) -> list[dict[str, Any]]:
     """Figures 4 and 5, at epsilon 1; at others, errors are divided by it, factors the same."""
     found = []
     for policy, make in (("Blowfish", blowfish), ("smooth", smooth_threshold)):
-        metric = make(distances, epsilon=1.0, threshold=np.array(THRESHOLDS)[:, None])
-        closed = metric.closure()
-        scales, after = (
-            np.asarray(single_query_scale(queries[:, None], each)) for each in (metric, closed)
-        )
-        violations, left = (np.asarray(validate(each).violations) for each in (metric, closed))
-        pairs = np.triu_indices(POINTS, 1)
-        protected, reached = (
-            np.isfinite(np.asarray(each.budgets)[..., *pairs]).sum(axis=-1)
-            for each in (metric, closed)
-        )
-        for t, threshold in enumerate(THRESHOLDS):
-            c, again = scales[:, t], after[:, t]
+        for threshold in THRESHOLDS:
+            metrics = [make(each, epsilon=1.0, threshold=threshold) for each in distances]
+            closed = [metric.closure() for metric in metrics]
+            c, again = (single_scales(each, queries) for each in (metrics, closed))
             noisy = c > 0
             error = np.sqrt(2) * c.mean(axis=0)
             found.append(
@@ -150,10 +157,10 @@ def threshold_rows(distances: Metric, queries: np.ndarray) -> list[dict[str, Any
                     "figure": "4, 5",
                     "policy": policy,
                     "T": threshold,
-                    "pairs": float(protected[t].mean()),
-                    "closed": float(reached[t].mean()),
-                    "violations": float(violations[t].mean()),
-                    "repaired": int(left[t].sum()),
+                    "pairs": protected(metrics),
+                    "closed": protected(closed),
+                    "violations": float(np.mean([violations(metric) for metric in metrics])),
+                    "repaired": sum(violations(metric) for metric in closed),
                     "changed": float(np.max(np.abs(again - c) / np.where(noisy, c, 1.0))),
                     "RMSE": spread(error),
                     "no noise": float(1 - noisy.mean()),
@@ -161,6 +168,24 @@ def threshold_rows(distances: Metric, queries: np.ndarray) -> list[dict[str, Any
                 }
             )
     return found
+
+
+def protected(metrics: list[Metric]) -> float:
+    """The mean number of pairs with a budget."""
+    return float(
+        np.mean(
+            [np.isfinite(metric.budgets[np.triu_indices(POINTS, 1)]).sum() for metric in metrics]
+        )
+    )
+
+
+def violations(metric: Metric) -> int:
+    """The number of broken triangles of pairs i < j."""
+    d = metric.budgets
+    return sum(
+        int(np.triu(d > (d[:, k, None] + d[None, k]) * (1 + 1e-12), 1).sum())
+        for k in range(metric.size)
+    )
 
 
 def city_rows(folder: Any, queries: int = QUERIES) -> list[dict[str, Any]]:
@@ -176,10 +201,9 @@ def city_rows(folder: Any, queries: int = QUERIES) -> list[dict[str, Any]]:
             metric = from_points(coordinates, epsilon=1.0, distance=distance)
             values = random_queries("real", (queries, len(points)), np.random.default_rng(SEED))
             asked = np.concatenate([values, elevation[None]])
-            closest = float(metric.smallest)
-            factors = (
-                np.ptp(asked, axis=-1) / closest / np.asarray(single_query_scale(asked, metric))
-            )
+            closest = metric.smallest
+            factors = np.ptp(asked, axis=-1) / closest
+            factors = factors / single_scales([metric], asked[:, None])[:, 0]
             where = {
                 "figure": "3",
                 "list": name,

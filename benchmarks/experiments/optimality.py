@@ -175,7 +175,7 @@ def _quantile_of_error(
     def too_near(reach: jax.Array) -> jax.Array:
         return distribution.cdf(value - reach) + distribution.survival(value + reach) > failure
 
-    return bisect(too_near, jnp.zeros_like(value), span, 60)[1]
+    return bisect(too_near, jnp.zeros_like(value), span)[1]
 
 
 def tails(

@@ -1,24 +1,22 @@
 """Privacy accounting: guarantees, conversions, composition, subsampling and budgets.
 
-Results can be exported to dp-accounting. Importing this package does not import JAX; the functions
-of JAX arrays import it on first use.
+The extra ``accounting`` composes privacy losses by dp-accounting, and :meth:`Composition.losses` is
+one of its distributions. Importing this package does not import JAX; the functions of JAX arrays
+import it on first use.
 
 **Adaptive budgets.** Where the next query depends on the answers so far, a :class:`PrivacyFilter`
 keeps all mechanisms together (epsilon, delta)-DP and refuses a mechanism that would exceed this
-budget. With a delta it admits a mechanism if the sum of the epsilons, the zCDP, or the Renyi
-divergence of one of its public orders stays within its budget; a separate part of delta pays for
-the mechanisms' own deltas. Interactive mechanisms are charged when they start, and may then be
-interleaved in any order. :class:`PartitionFilter` keeps one budget for each part of the data, since
-the costs of mechanisms on disjoint parts do not add up, and :class:`Ledger` keeps a budget in a
-file.
+budget. With a delta it admits a mechanism if the sum of the epsilons or the zCDP stays within its
+budget; a separate part of delta pays for the mechanisms' own deltas. Interactive mechanisms are
+charged when they start, and may then be interleaved in any order. The costs of mechanisms on
+disjoint parts of the people do not add up: ``budget.part("north")`` is a budget, too.
+:class:`Ledger` keeps a budget in a file.
 
->>> budget = PrivacyFilter(1.0, 1e-6, "add_remove", orders=(16.0, 32.0))
->>> small, charged = Guarantee(0.05, 0.05, "add_remove"), 0
->>> while budget.allows(small):
-...     budget.charge(small)
-...     charged += 1
->>> charged  # if epsilons were summed, it would be 20
-69
+>>> budget = PrivacyFilter(1.0, 1e-6, "add_remove")
+>>> small = Guarantee(0.05, 0.05, "add_remove")
+>>> budget.charge(small)
+>>> budget.times(small)  # if epsilons were summed, it would be 19
+76
 
 **Planning.** Before anything is drawn, :func:`steps_within` returns how many steps fit into a
 budget, :func:`least_noise` the least noise that meets it, and :func:`epsilon_per_query` the largest
@@ -34,16 +32,16 @@ afterwards, they would understate the cost of 200 steps. Here the draws have eps
 standard deviation of the noise is twice the sensitivity to one example, and each example is taken
 with probability 0.075:
 
->>> from math import inf
 >>> draw = Guarantee(0.1, 0.1, "add_remove")
->>> gaussian = Guarantee(neighbors="add_remove", zcdp=1 / (2 * 2.0**2))
->>> round((200 * poisson_subsample(draw + gaussian, probability=0.075)).epsilon_at(1e-5), 2)
+>>> gaussian = Guarantee(neighbors="add_remove", gdp=1 / 2.0)
+>>> spent = 200 * poisson_subsample(draw + gaussian, probability=0.075)
+>>> round(spent.rules_at(1e-5)["rdp"], 2)
 2.71
 
 This composes Renyi divergences, which are exact for subsampled Gaussian noise at integer orders and
-an upper bound for the draw; their conversion to epsilon is an upper bound, too. The noise alone
-costs 2.69 by the same rule; stated as ``Guarantee(inf, inf, "add_remove", gdp=1 / 2.0)``, it is
-composed by its privacy loss distribution and costs 2.44. Under swap neighbors Poisson subsampling
+an upper bound for the draw; their conversion to epsilon is an upper bound, too. With the extra
+``accounting``, the privacy losses on the samples are composed, and ``spent.epsilon_at(1e-5)`` is
+2.46; that of the noise alone 2.44. Under swap neighbors Poisson subsampling
 gives no amplification (use :func:`fixed_size_subsample` with samples of a fixed size): such a run
 costs ``200 * (draw + gaussian)`` under that relation, where the sensitivity of the sum of clipped
 gradients is twice the norm. Norms drawn on a linear scale are too inaccurate to train with; draw
@@ -71,16 +69,11 @@ from dpjax.accounting.failures import (
     condition_on_success,
     retry_until_success,
 )
-from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter
-from dpjax.accounting.fixed_size_subsampling import fixed_size_subsample
+from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.accounting.interop import dp_accounting_relation, to_dp_event
-from dpjax.accounting.ledger import Ledger
-from dpjax.accounting.odometers import PrivacyOdometer
-from dpjax.accounting.partitions import PartitionFilter
 from dpjax.accounting.planning import least_noise, steps_within
-from dpjax.accounting.subsampling import poisson_subsample
+from dpjax.accounting.sampling import fixed_size_subsample, poisson_subsample
 from dpjax.accounting.trade_off import trade_off_bound
 
 if TYPE_CHECKING:
@@ -104,13 +97,13 @@ if TYPE_CHECKING:
         zcdp_of_bounded_range,
         zcdp_of_pure,
     )
+    from dpjax.accounting.ledger import Ledger
 
 __all__ = [
     "BudgetExceeded",
     "Composition",
     "Guarantee",
     "Ledger",
-    "PartitionFilter",
     "PrivacyFilter",
     "PrivacyOdometer",
     "absorb_failure",
@@ -124,7 +117,6 @@ __all__ = [
     "delta_of_gdp",
     "delta_of_rdp",
     "delta_of_zcdp",
-    "dp_accounting_relation",
     "epsilon_before_sampling",
     "epsilon_for_error",
     "epsilon_of_gdp",
@@ -147,14 +139,14 @@ __all__ = [
     "sampling_efficiency",
     "steps_within",
     "subsampled_epsilon",
-    "to_dp_event",
     "trade_off_bound",
     "zcdp_of",
     "zcdp_of_bounded_range",
     "zcdp_of_pure",
 ]
 
-_OF_ARRAYS = {
+_ON_FIRST_USE = {
+    "Ledger": "ledger",
     **dict.fromkeys(("allocate", "epsilon_for_error"), "allocation"),
     **dict.fromkeys(
         ("epsilon_before_sampling", "sampling_efficiency", "subsampled_epsilon"),
@@ -187,10 +179,10 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import a function of JAX arrays on first use."""
-        if name not in _OF_ARRAYS:
+        """Import a function of JAX arrays, or what needs SQLite, on first use."""
+        if name not in _ON_FIRST_USE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(
-            importlib.import_module(f"{__name__}.{_OF_ARRAYS[name]}"), name
+            importlib.import_module(f"{__name__}.{_ON_FIRST_USE[name]}"), name
         )
         return found

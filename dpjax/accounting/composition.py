@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import composition_theorems, formulas, privacy_losses
+from dpjax.accounting import composition_theorems, formulas, losses
 from dpjax.accounting._gaussian_dp import delta_of_gdp, epsilon_of_gdp
-from dpjax.accounting.dominating_pairs import Pair, pair_of
 from dpjax.accounting.guarantee import (
     Guarantee,
     Points,
@@ -136,7 +135,7 @@ class Composition(Shown):
             rule, epsilon_there = self.best_rule_at(target)
             hint = (
                 "; less with the extra dpjax[accounting]"
-                if self._pairs and not privacy_losses.convolutions()
+                if self._losses_help and not losses.installed()
                 else ""
             )
             promises.append(f"({promised(epsilon_there)}, {promised(target)})-DP ({rule}{hint})")
@@ -247,12 +246,12 @@ class Composition(Shown):
             Float64 of the shape of ``order``.
         """
         usual = [
-            (part, count) for part, count in self.parts if not part.renyi and part.noise is None
+            (part, count) for part, count in self.parts if not part.renyi and part.laplace == inf
         ]
         found = np.zeros(np.shape(order))
         with np.errstate(over="ignore"):
             for part, count in self.parts:
-                if part.renyi or part.noise is not None:
+                if part.renyi or part.laplace < inf:
                     found = found + count * part.rdp(order)
             for first in range(0, len(usual), 1024):
                 chunk = usual[first : first + 1024]
@@ -321,9 +320,9 @@ class Composition(Shown):
           the epsilons of the others.
         * ``"losses"``: the privacy loss distributions of pairs that dominate the mechanisms,
           composed numerically by dp-accounting: for up to 32 different guarantees, each with an
-          epsilon, a range, Gaussian DP or a noise. It needs the extra ``accounting``. Without it
-          epsilon can be far larger: for Gaussian noise on subsamples only ``"rdp"`` is left.
-          ``str(composition)`` says where installing the extra would add this rule.
+          epsilon, a range, Gaussian DP, or the losses of Laplace noise or of a sample. It needs the
+          extra ``accounting``. Without it epsilon can be far larger. ``str(composition)`` says
+          where installing the extra would add this rule.
 
         The mechanisms' own deltas are subtracted from ``delta`` first.
 
@@ -338,8 +337,7 @@ class Composition(Shown):
         References:
             Kairouz, Oh and Viswanath (2015); Dong, Durfee and Rogers (2020); Canonne, Kamath and
             Steinke (2020); Dong, Roth and Su (2022); Zhu, Dong and Wang (2022). The files
-            ``composition_theorems``, ``conversions``, ``_gaussian_dp`` and ``privacy_losses`` say
-            more.
+            ``composition_theorems``, ``conversions``, ``_gaussian_dp`` and ``losses`` say more.
         """
         target = checks.concrete_delta(delta)
         found: dict[str, float] = {}
@@ -355,10 +353,10 @@ class Composition(Shown):
         remaining = _without(target, self.parts)
         if epsilon < inf and remaining > 0:
             found["gaussian"] = epsilon + epsilon_of_gdp(mu, delta=remaining)
-        if numerical and remaining > 0 and self._pairs and privacy_losses.convolutions():
-            found["losses"] = privacy_losses.epsilon_of_pairs(self._pairs, target)
         if remaining <= 0:
             return found
+        if self._losses_help and numerical and losses.installed():
+            found["losses"] = losses.epsilon_of(self.parts, target)[0]
         if (one := self._one_range()) is not None:
             found["bounded_range"] = composition_theorems.bounded_range_epsilon(
                 one, count=self.count, delta=remaining, queries="adaptive"
@@ -369,6 +367,29 @@ class Composition(Shown):
             )
             found["rdp"] = (least + 1e-15) * (1 + _FEW_ULPS) if least > 0 else 0.0
         return found
+
+    def losses(self, delta: float) -> Any:
+        """Return the distribution of the privacy losses, on a lattice that is fine at ``delta``.
+
+        It is an upper bound, and None if no privacy losses are known or composed at this delta.
+
+        Returns:
+            A ``dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution``, with all that
+            it can do.
+
+        Raises:
+            ImportError: the extra ``accounting`` is not installed.
+
+        >>> import pytest
+        >>> _ = pytest.importorskip("dp_accounting")
+        >>> twenty = 20 * Guarantee(0.5, 1.0, "add_remove", laplace=0.5)
+        >>> round(float(twenty.losses(1e-6).get_delta_for_epsilon(5.0)), 4)
+        0.0363
+        """
+        target = checks.concrete_delta(delta)
+        if len(self.parts) > _MOST_KINDS or not all(losses.known(part) for part, _ in self.parts):
+            return None
+        return losses.epsilon_of(self.parts, target)[1]
 
     def best_rule_at(self, delta: float) -> tuple[str, float]:
         """Return the rule with the smallest epsilon at ``delta``, and that epsilon.
@@ -403,8 +424,8 @@ class Composition(Shown):
         mu, other_epsilon = self._gaussian
         if other_epsilon <= target:
             found.append(_together(delta_of_gdp(mu, epsilon=target - other_epsilon), self.parts))
-        if self._pairs and privacy_losses.convolutions():
-            found.append(privacy_losses.delta_of_pairs(self._pairs, target))
+        if self._losses_help and losses.installed():
+            found.append(losses.delta_of(self.parts, target))
         if (one := self._one_range()) is not None:
             ranges = composition_theorems.bounded_range_delta(
                 one, count=self.count, epsilon=target, queries="adaptive"
@@ -440,7 +461,7 @@ class Composition(Shown):
         together: dict[tuple[float, ...], int] = {}
         parts = []
         for part, count in self.parts:
-            if part.renyi or part.noise is not None:
+            if part.renyi or part.laplace < inf:
                 parts.append((part, count))
             else:
                 numbers = part.epsilon, part.bounded_range, min(part.zcdp, half_square(part.gdp))
@@ -467,21 +488,21 @@ class Composition(Shown):
         return _gdp(gaussian), rounded_up(exact_total(others)) if gaussian else inf
 
     @cached_property
-    def _pairs(self) -> list[tuple[Pair, int]]:
-        """Pairs that dominate the parts.
+    def _losses_help(self) -> bool:
+        """Whether all parts have known privacy losses, and no other rule is exact for them.
 
-        Empty if a part has no known pair or the parts are of too many kinds. Also empty where
-        another rule is exact in the worst case, so that no sum of losses can be smaller.
+        Where one is exact in the worst case, no sum of losses can be smaller.
         """
-        plain = all(part.noise is None and part.gdp == inf for part, _ in self.parts)
+        parts = [part for part, _ in self.parts]
+        if len(parts) > _MOST_KINDS or not all(losses.known(part) for part in parts):
+            return False
+        if any(part.sampled or part.laplace < inf for part in parts):
+            return True
         pure = self._few_outcomes() and all(
-            part.bounded_range >= 2 * part.epsilon for part, _ in self.parts
+            part.bounded_range >= 2 * part.epsilon for part in parts
         )
-        if self.gdp < inf or (plain and (pure or self._one_range() is not None)):
-            return []
-        pairs = [(pair_of(part), count) for part, count in self.parts[: _MOST_KINDS + 1]]
-        known = [(pair, count) for pair, count in pairs if pair is not None]
-        return known if len(known) == len(self.parts) <= _MOST_KINDS else []
+        gaussian = any(part.gdp < inf for part in parts)
+        return self.gdp == inf and (gaussian or not (pure or self._one_range() is not None))
 
     def _pure_parts(self) -> tuple[list[float], list[int]]:
         """Return the positive epsilons and their counts, for :func:`optimal_pure_delta`."""

@@ -1,11 +1,10 @@
 """Privacy filters: budgets for mechanisms whose costs may depend on the answers so far.
 
 In this fully adaptive setting the sum of costs is itself random, and composition theorems need not
-hold for it. They do for pure DP (Rogers et al. 2016), for the Renyi divergence of one order, and so
-for zCDP (Feldman and Zrnic 2021), if mechanisms are refused beyond a budget that was fixed in
-advance. Several such rules may be used at once, where a mechanism is admitted if any rule admits
-it. Proof, with delta = delta_0 (for the mechanisms' own deltas) + the sum of delta_i over the rules
-i of Renyi divergences:
+hold for it. They do for pure DP (Rogers et al. 2016) and for zCDP (Feldman and Zrnic 2021), if
+mechanisms are refused beyond a budget that was fixed in advance. Both rules are used at once, and a
+mechanism is admitted if either admits it. Proof, with delta = delta_0 (for the mechanisms' own
+deltas) + delta_1 (for zCDP):
 
 * An (epsilon_j, delta_j)-DP mechanism draws, except with probability delta_j, from two
   distributions that are epsilon_j-DP (Kairouz, Oh and Viswanath 2015, Theorem 3.1). The filter
@@ -13,45 +12,51 @@ i of Renyi divergences:
   exception is at most delta_0 (Whitehouse et al. 2023). Below, there is none.
 * Let A be the transcripts whose epsilons add up to at most epsilon. On these the loss is at most
   epsilon: A adds nothing to delta.
-* Every other transcript ends within the budget of some rule; let B_i be those for which the first
-  such rule is i. Sums only grow, so transcripts in B_i never exceeded the budget of rule i, and
-  have the same probability as if rule i alone were used, whose delta at epsilon is at most delta_i.
-  So B_i adds at most delta_i.
+* Sums only grow, so every other transcript never exceeded the budget of zCDP. It has the same
+  probability as if that rule alone were used, whose delta at epsilon is at most delta_1.
 
-The rules of Renyi divergences need shares of delta that add up, since it may depend on the answers
-which of them applies in the end; A needs none.
-
-Gaussian DP is such a rule, too: while the sum of the squares of mu is at most mu_0^2, all
-mechanisms together are mu_0-GDP, even if chosen adaptively (Smith and Thakurta 2022). It admits
-more than zCDP. The first mechanism is chosen before there is any answer, so the shares may depend
-on it: if it has Gaussian DP, that rule gets 7/8 of delta, and zCDP, for other mechanisms that may
-follow, gets 1/8; otherwise zCDP gets all of it.
+Parts. Two neighbors differ in one part. A mechanism on another part has the same output
+distribution on both, and costs nothing, however it was chosen. So only the costs of the mechanisms
+that see the differing part count: those of everyone, and its own. The budget bounds them for every
+part, also if costs and parts are chosen after seeing all previous answers (parallel composition,
+McSherry 2009; a filter for each part, Lecuyer et al. 2019).
 
 Concurrent composition. A mechanism may itself be interactive: charge it when it starts, with its
 guarantee against an adversary that interacts with it alone. Queries to all mechanisms that have
-started may then be interleaved in any order: pure, (epsilon, delta), Renyi and Gaussian DP compose
-concurrently as they do sequentially (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023), also
-with filters and odometers whose costs depend on the answers (Haney, Shoemate, Tian, Vadhan, Vyrros,
-Xu and Zhang 2023).
+started may then be interleaved in any order: pure, (epsilon, delta) and Renyi DP compose
+concurrently as they do sequentially (Vadhan and Wang 2021; Lyu 2022), also with filters and
+odometers whose costs depend on the answers (Haney, Shoemate, Tian, Vadhan, Vyrros, Xu and Zhang
+2023).
+
+Odometers. The costs may depend on the answers, and there is no budget. For one order a, let R be
+the sum of the Renyi divergences so far: e^((a-1) (loss - R)) is a supermartingale, so it ever
+exceeds 1/delta with probability at most delta (Ville's inequality).
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import threading
+from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cached_property
-from math import inf, log
-from typing import Any
+from math import inf, log, pi, sqrt
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import formulas
-from dpjax.accounting._gaussian_dp import gdp_of
 from dpjax.accounting.composition import Composition
+from dpjax.accounting.groups import check_membership
 from dpjax.accounting.guarantee import Guarantee, exact_total, one_unit
+
+Costs = tuple[Fraction | float, ...]  # epsilon, rho and delta
+Described = Mapping[str, Any] | None
+_NOTHING: Costs = (Fraction(0),) * 3
+_TOTALS = ("epsilon", "delta", "neighbors", "mechanism_delta")
 
 
 class BudgetExceeded(RuntimeError):
@@ -68,204 +73,299 @@ class BudgetExceeded(RuntimeError):
     """
 
 
-class Lock:
-    """A mutual-exclusion lock that can be copied and pickled: the copy is a new lock, not held."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
-        return Lock, ()
-
-
-class Unit:
-    """The unit, such as a person, of all guarantees charged to a budget and its sessions.
+class People:
+    """Whom the guarantees of a budget, of its sessions and of its parts protect.
 
     Attributes:
-        name: their unit, or ``""`` if none states one.
-        columns: the columns that identify the persons, as JSON. There is more than one only in the
-            file of a ledger of an earlier version.
+        unit: their common unit, such as ``"person"``; ``""`` if none states one.
+        column: the column that identifies the persons, as JSON; ``""`` if none is stated.
+        lock: held while a cost is compared with the budget and added. Interrupts cannot leave it
+            held, since ``with`` acquires and releases it in one instruction each.
     """
 
     def __init__(self) -> None:
-        self.name, self.columns, self._lock = "", frozenset[str](), Lock()
+        self.unit = self.column = ""
+        self.lock = threading.Lock()
 
-    def agree(self, unit: str, columns: frozenset[str], charged: bool = True) -> None:
-        """Record the unit of a guarantee, and the columns that identify its persons.
+    def __getstate__(self) -> dict[str, str]:
+        return {"unit": self.unit, "column": self.column}
 
-        Raise ``ValueError`` if one differs from what is recorded; the columns only if ``charged``.
-        """
-        with self._lock:
-            name = one_unit((self.name, unit))
-            if charged:
-                self.refuse_others(columns)
-            self.name, self.columns = name, self.columns | columns
+    def __setstate__(self, state: dict[str, str]) -> None:
+        vars(self).update(state, lock=threading.Lock())
 
-    def refuse_others(self, columns: frozenset[str]) -> None:
-        """Raise ``ValueError`` if other columns than these are recorded, unless there are none."""
-        if columns and self.columns - columns:
+    def joined(self, unit: str, column: str) -> tuple[str, str]:
+        """Return the unit and the column after a guarantee; raise ``ValueError`` if one differs."""
+        if column and self.column and column != self.column:
             raise ValueError(
-                "this budget has guarantees for the persons of column "
-                f"{' and '.join(sorted(self.columns))}, and this one is for those of column "
-                f"{' and '.join(columns)}: together they hold for neither, as several persons of "
-                "one column may belong to one of the other. Use a budget or a ledger of its own "
-                "for each kind of person; if the persons are the same, rename the column."
+                f"this budget has guarantees for the persons of column {self.column}, and this one "
+                f"is for those of column {column}: together they hold for neither, as several "
+                "persons of one column may belong to one of the other. Use a budget or a ledger of "
+                "its own for each kind of person; if the persons are the same, rename the column."
             )
+        return one_unit((self.unit, unit)), column or self.column
 
 
-class Sums:
+class Spent:
     """The exact sums of the costs charged so far.
 
-    They are epsilon, delta, mu^2/2, and rho of zCDP or Renyi divergences.
-
     Attributes:
-        orders: of the Renyi divergences, finite and above 1; divergences are summed over their
-            order.
-        share: the part of delta that is left for Renyi divergences after the mechanisms' own
-            deltas.
-        lock: held while a cost is compared with the budget and added.
-        unit: what the guarantees so far protect; a session shares it with its parent budget.
+        people: whom they protect.
+        sums: the costs of the mechanisms that see only a part, by its name; ``""`` is everyone.
     """
 
-    def __init__(
-        self,
-        name: str,
-        delta: float,
-        neighbors: str,
-        mechanism_delta: float,
-        orders: tuple[float, ...],
-    ) -> None:
-        checks.one_of("neighbors", neighbors, checks.RELATIONS)
+    def __init__(self, people: People) -> None:
+        self.people, self.sums = people, {"": _NOTHING}
+
+    def add(self, part: str, costs: Costs, unit: str, column: str) -> None:
+        """Add the costs of a mechanism."""
+        self.people.unit, self.people.column = self.people.joined(unit, column)
+        self.sums = self.sums | {part: _total(self.sums.get(part, _NOTHING), costs)}
+
+    def totals(self, part: str, costs: Costs = _NOTHING) -> list[list[float]]:
+        """Return what a part has lost, or of everyone what each part has, with ``costs`` added."""
+        own = [self.sums.get(name, _NOTHING) for name in ([part] if part else self.sums) if name]
+        everyone = _total(self.sums[""], costs)
+        return [
+            [checks.nearest_float(number) for number in _total(everyone, each)]
+            for each in own or [_NOTHING]
+        ]
+
+
+class Totals:
+    """What filters, ledgers and odometers share: public totals, read-only, and what they charge."""
+
+    def __init__(self, delta: float, neighbors: str, mechanism_delta: float) -> None:
         # As Python floats, since NumPy and JAX would compare with a float32 in float32.
-        delta, mechanism_delta = (
-            checks.concrete_fraction("delta", delta),
-            checks.concrete_fraction("mechanism_delta", mechanism_delta),
-        )
-        if mechanism_delta > delta:
+        self.delta = checks.concrete_fraction("delta", delta)
+        self.neighbors = checks.one_of("neighbors", neighbors, checks.RELATIONS)
+        self.mechanism_delta = checks.concrete_fraction("mechanism_delta", mechanism_delta)
+        if self.mechanism_delta > self.delta:
             raise ValueError(
                 f"mechanism_delta must be at most delta, got mechanism_delta={mechanism_delta} and "
                 f"delta={delta}."
             )
-        self.orders = tuple(float(order) for order in orders)
-        if not all(1 < order < inf for order in self.orders):
-            raise ValueError(f"orders must be finite and above 1, got {orders}.")
-        self.share = (delta - mechanism_delta) * (1 - 2.0**-52 if mechanism_delta else 1)
-        self.delta, self.mechanism_delta, self._name, self._neighbors = (
-            delta,
-            mechanism_delta,
-            name,
-            neighbors,
-        )
-        self._exact: list[Any] = [Fraction(0)] * (3 + max(len(self.orders), 1))
-        self.lock, self.unit = Lock(), Unit()
-        # True if the first mechanism promises Gaussian DP; None before there is one.
-        self._began: bool | None = None
+        rounded = 1 - 2.0**-52 if self.mechanism_delta else 1
+        self._share = (self.delta - self.mechanism_delta) * rounded
 
-    def costs(self, spent: Guarantee | Composition, most: float = inf) -> list[Any]:
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in vars(self):
+            raise AttributeError(f"{name} of a budget is read-only: make a new budget.")
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        public = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        totals = ", ".join(f"{name}={value!r}" for name, value in public.items())
+        return f"{type(self).__name__}({totals})"
+
+    def _costs(self, spent: Guarantee | Composition) -> Costs:
         """Return the exact costs of a mechanism; infinite where it promises nothing.
 
         Raises:
             TypeError: ``spent`` is neither a guarantee nor a composition. (A metric guarantee can
                 be converted by its method ``guarantee``.)
-            ValueError: the relation or unit differs, or no cost of the kind that is charged is
-                below ``most``.
+            ValueError: the relation differs, or the kind that is charged is not promised.
         """
         if not isinstance(spent, Guarantee | Composition):
             raise TypeError(
-                f"this {self._name} charges a Guarantee or a Composition, got "
-                f"{type(spent).__name__}."
+                f"this budget charges a Guarantee or a Composition, got {type(spent).__name__}."
             )
-        if spent.neighbors != self._neighbors:
+        if spent.neighbors != self.neighbors:
             raise ValueError(
-                f"this {self._name} is under {self._neighbors} neighbors, the guarantee under "
+                f"this budget is under {self.neighbors} neighbors, the guarantee under "
                 f"{spent.neighbors}."
             )
-        one_unit((self.unit.name, spent.unit))
-        composition = 1 * spent
+        parts = (1 * spent).parts
         epsilon = exact_total(
-            (min(part.epsilon, part.bounded_range), count) for part, count in composition.parts
+            (min(part.epsilon, part.bounded_range), count) for part, count in parts
         )
-        delta = exact_total((part.delta, count) for part, count in composition.parts)
-        with np.errstate(over="ignore"):
-            rhos: list[Any] = (composition.rdp(self.orders) / np.array(self.orders)).tolist()
-        if not self.orders:
-            rhos = [exact_total((part.rho, count) for part, count in composition.parts)]
+        rho = exact_total((part.rho, count) for part, count in parts)
+        delta = exact_total((part.delta, count) for part, count in parts)
         if delta and not self.mechanism_delta:
             raise ValueError(
-                f"this {self._name} reserves no delta for the mechanisms' own deltas, but the "
-                f"guarantee has one: {spent}; set mechanism_delta when it is made."
+                "this budget reserves no delta for the mechanisms' own deltas, but the guarantee "
+                f"has one: {spent}; set mechanism_delta when it is made."
             )
-        kind = ("Renyi DP at its orders" if self.orders else "zCDP") if self.share else "pure DP"
-        if not min(rhos if self.share else [epsilon]) < most:
+        kind, charged = ("zCDP", rho) if self._share else ("pure DP", epsilon)
+        if charged == inf:
             raise ValueError(
-                f"this {self._name} charges {kind}, which the guarantee does not promise: {spent}."
+                f"this budget charges {kind}, which the guarantee does not promise: {spent}."
             )
-        gaussian = Fraction(0) if composition.gdp < inf else inf
-        if composition.gdp < inf:
-            gaussian = sum(
-                (Fraction(part.gdp) ** 2 / 2 * count for part, count in composition.parts), gaussian
-            )
-        return [epsilon, delta, gaussian, *rhos]
+        return epsilon, rho, delta
 
-    def add(
-        self,
-        costs: list[Any],
-        unit: str,
-        columns: frozenset[str] = frozenset(),
-        charged: bool = True,
+
+class Budget(Totals, ABC):
+    """What filters and ledgers share: what is left, and of whom."""
+
+    def __init__(
+        self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float
     ) -> None:
-        """Add the costs of one mechanism; see :meth:`Unit.agree`."""
-        self.unit.agree(unit, columns, charged)
-        self._began = self.gaussian(costs)
-        self._exact = self._with(costs)
+        self.epsilon = checks.concrete_epsilon(epsilon)
+        super().__init__(delta, neighbors, mechanism_delta)
+        rho = _zcdp_budget(self.epsilon, self._share) if self._share else 0.0
+        self._limits = {"epsilon": self.epsilon, "rho": rho, "delta": self.mechanism_delta}
+        self._kind, self._part = "rho" if rho else "epsilon", ""
 
-    def gaussian(self, costs: list[Any] | None = None) -> bool:
-        """Return whether the first mechanism charged has Gaussian DP.
+    @abstractmethod
+    def charge(self, guarantee: Guarantee | Composition, what: Described = None) -> None:
+        """Charge a mechanism, before it runs."""
 
-        It is the one with ``costs`` if none was charged before.
+    @abstractmethod
+    def _now(self) -> Spent:
+        """Return what is spent so far."""
+
+    def __str__(self) -> str:
+        return f"remaining {self._left_text(self._now())}"
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The public totals by name: epsilon, delta, neighbors, mechanism_delta."""
+        return {name: getattr(self, name) for name in _TOTALS}
+
+    @property
+    def budget(self) -> float:
+        """The total budget: epsilon, or with a delta the rho of zCDP that implies the totals."""
+        return self._limits[self._kind]
+
+    @property
+    def spent(self) -> float:
+        """The cost charged so far, in the unit of :attr:`budget`; of parts, the largest.
+
+        It exceeds a budget of zCDP where mechanisms were admitted by the sum of their epsilons.
         """
-        return bool(costs and costs[2] < inf) if self._began is None else self._began
+        return self._used(self._now())[self._kind]
 
-    def totals(self, costs: list[Any] | None = None) -> tuple[float, float, list[float]]:
-        """Return the sums of epsilon, of delta and of rho or divergences, with ``costs`` added.
+    @property
+    def remaining(self) -> float:
+        """The remaining budget, in the unit of :attr:`budget`; at least 0."""
+        return self.left[self._kind]
 
-        They are rounded to the nearest floats.
+    @property
+    def left(self) -> dict[str, float]:
+        """What is left by name, at least 0: a mechanism fits if its epsilon or its rho does.
+
+        The names are ``"epsilon"``, and with a delta ``"rho"`` of zCDP and ``"delta"``, of the part
+        that is reserved for the mechanisms' own deltas.
+
+        >>> PrivacyFilter(1.0, 0.0, "swap").left
+        {'epsilon': 1.0}
         """
-        epsilon, delta, _, *rhos = (
-            checks.nearest_float(total) for total in (self._with(costs) if costs else self._exact)
+        return self._left(self._now())
+
+    @property
+    def unit(self) -> str:
+        """The unit of the guarantees charged so far, or ``""`` if none states one.
+
+        Sessions are included.
+        """
+        return self._now().people.unit
+
+    def fits(self, guarantee: Guarantee | Composition, what: Described = None) -> bool:
+        """Return whether a guarantee fits into the remaining budget; see ``charge``.
+
+        The answer depends on costs, not on data.
+        """
+        costs, spent = self._costs(guarantee), self._now()
+        spent.people.joined(guarantee.unit, column_of(guarantee, what))
+        return self._has_room(spent, costs)
+
+    def times(self, guarantee: Guarantee | Composition) -> int:
+        """Return how often a guarantee fits into the remaining budget, at most 2^20 times.
+
+        >>> PrivacyFilter(1.0, 0.0, "swap").times(Guarantee(0.3, 0.3, "swap"))
+        3
+        """
+        spent = self._now()
+        return bisect_left(
+            range(1, 2**20 + 1),
+            True,
+            key=lambda count: not self._has_room(spent, self._costs(count * guarantee)),
         )
-        return epsilon, delta, rhos
 
-    def gaussian_rho(self, costs: list[Any] | None = None) -> float:
-        """Return half the sum of squares of mu, with ``costs`` added.
+    def part(
+        self, name: str, *, membership: Literal["by_value", "by_position"] = "by_value"
+    ) -> Self:
+        """Return the budget of the people of one part, such as one hospital.
 
-        Infinite if a mechanism has no mu.
+        Mechanisms that see only this part are charged to it, and cost the others nothing. Each part
+        has the whole budget, less what was charged for everyone.
+
+        Args:
+            name: of the part, public. A person, or a record, is in at most one part: parts that
+                overlap would understate the cost.
+            membership: ``"by_value"`` or ``"by_position"``, as for :func:`parallel`; ``"by_value"``
+                is refused under swap neighbors.
+
+        Raises:
+            ValueError: the name is no text or empty, this is a part already, or ``membership`` is
+                refused.
+
+        References:
+            McSherry (2009) and Lecuyer et al. (2019), as the module docstring explains.
+
+        >>> budget, half = PrivacyFilter(1.0, 0.0, "add_remove"), Guarantee(0.5, 0.5, "add_remove")
+        >>> budget.charge(half)  # everyone
+        >>> budget.part("north").charge(half)
+        >>> budget.part("north").fits(half), budget.part("south").fits(half), budget.fits(half)
+        (False, True, False)
         """
-        return checks.nearest_float((self._with(costs) if costs else self._exact)[2])
+        if not name or not isinstance(name, str):
+            raise ValueError(f"name must be the text that names a part, got {name!r}.")
+        if self._part:
+            raise ValueError(f"the part {self._part!r} has no parts: name parts of everyone.")
+        check_membership(membership, self.neighbors)
+        return self._with("_part", name)
 
-    def _with(self, costs: list[Any]) -> list[Any]:
-        return [
-            total + (cost if cost == inf else Fraction(cost))
-            for total, cost in zip(self._exact, costs, strict=True)
-        ]
+    def _with(self, name: str, value: Any) -> Self:
+        """Return the same budget under another name, with another attribute."""
+        same = copy.copy(self)
+        vars(same)[name] = value
+        return same
+
+    def _admit(self, spent: Spent, guarantee: Guarantee | Composition, what: Described) -> None:
+        """Add the cost of a mechanism to what is spent, or raise."""
+        costs, column = self._costs(guarantee), column_of(guarantee, what)
+        spent.people.joined(guarantee.unit, column)
+        if not self._has_room(spent, costs):
+            cost = [f"{checks.nearest_float(number):g}" for number in costs]
+            named = self._named(dict(zip(self._limits, cost, strict=True)))
+            raise BudgetExceeded(
+                f"a cost of {named} exceeds the remaining {self._left_text(spent)}."
+            )
+        spent.add(self._part, costs, guarantee.unit, column)
+
+    def _has_room(self, spent: Spent, costs: Costs) -> bool:
+        most = self._limits
+        return all(
+            delta <= most["delta"] and (epsilon <= most["epsilon"] or rho <= most["rho"])
+            for epsilon, rho, delta in spent.totals(self._part, costs)
+        )
+
+    def _used(self, spent: Spent) -> dict[str, float]:
+        largest = map(max, zip(*spent.totals(self._part), strict=True))
+        return dict(zip(self._limits, largest, strict=True))
+
+    def _left(self, spent: Spent) -> dict[str, float]:
+        used, limits = self._used(spent), self._limits.items()
+        return {name: max(limit - used[name], 0.0) for name, limit in limits if limit}
+
+    def _left_text(self, spent: Spent) -> str:
+        left = self._left(spent).items()
+        return self._named({name: f"{rest:g} of {self._limits[name]:g}" for name, rest in left})
+
+    def _named(self, numbers: Mapping[str, str]) -> str:
+        kinds = dict.fromkeys(("epsilon", self._kind))
+        either = " or ".join(f"{name} {numbers[name]}" for name in kinds)
+        return f"{either} and delta {numbers['delta']}" if self.mechanism_delta else either
 
 
-class PrivacyFilter:
+class PrivacyFilter(Budget):
     """An (epsilon, delta) budget for adaptive mechanisms.
 
     Each may be chosen after seeing all previous answers. With ``delta = 0`` epsilons are summed,
     and all mechanisms together are epsilon-DP. With ``delta`` above 0 the budget is the zCDP that
     implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee
-    implies; a mechanism is also admitted if the sum of the epsilons stays within epsilon. If the
-    first mechanism has Gaussian DP, a mechanism is also admitted if all together stay within the mu
-    that implies (epsilon, 7/8 delta)-DP. A bounded range counts as an epsilon, and is converted to
-    zCDP or Renyi DP by its own, smaller divergences.
+    implies; a mechanism is also admitted if the sum of the epsilons stays within epsilon. A bounded
+    range counts as an epsilon, and is converted to zCDP by its own, smaller divergences.
 
     Threads may share a filter: each charge compares with the budget and adds its cost atomically.
     ``copy.copy`` returns the same budget under another name; a deep copy or a pickled one starts
@@ -278,20 +378,16 @@ class PrivacyFilter:
         neighbors: the neighbor relation of all guarantees.
         mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at
             most ``delta``.
-        orders: public orders of Renyi divergences, above 1. If empty, zCDP is charged. Otherwise
-            the Renyi divergence of each order has a separate budget with an equal share of delta,
-            and a mechanism is admitted if one of them suffices; use this for guarantees with a
-            Renyi curve, as on subsamples.
 
     References:
         Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3;
         Whitehouse, Ramdas, Rogers and Wu (2023), Theorem 1; the module docstring, for the use of
-        several rules and for interactive mechanisms.
+        two rules, for parts and for interactive mechanisms.
 
     >>> budget = PrivacyFilter(1.0, 0.0, "swap")
     >>> for _ in range(3):
     ...     budget.charge(Guarantee(0.3, 0.3, "swap"))
-    >>> budget.allows(Guarantee(0.2, 0.2, "swap"))
+    >>> budget.fits(Guarantee(0.2, 0.2, "swap"))
     False
     >>> budget = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
     >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
@@ -300,77 +396,15 @@ class PrivacyFilter:
     # Not a dataclass, as dataclasses.replace would return a budget without the costs charged so
     # far.
     def __init__(
-        self,
-        epsilon: float,
-        delta: float,
-        neighbors: str,
-        mechanism_delta: float = 0.0,
-        orders: tuple[float, ...] = (),
+        self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0
     ) -> None:
-        self._sums = Sums("budget", delta, neighbors, mechanism_delta, orders)
-        self.epsilon, self.neighbors = checks.concrete_epsilon(epsilon), neighbors
-        self.delta, self.mechanism_delta, epsilon = (
-            self._sums.delta,
-            self._sums.mechanism_delta,
-            self.epsilon,
-        )
-        self.orders, share = self._sums.orders, self._sums.share
-        if share == 0:
-            self._budgets = []
-        elif not self.orders:
-            self._budgets = [_zcdp_budget(epsilon, share)]
-        else:
-            self._budgets = [
-                _order_budget(epsilon, share / len(self.orders), order) for order in self.orders
-            ]
+        super().__init__(epsilon, delta, neighbors, mechanism_delta)
+        self._spent = Spent(People())
 
-    def __repr__(self) -> str:
-        orders = f", orders={self.orders}" if self.orders else ""
-        total = f"epsilon={self.epsilon}, delta={self.delta}, neighbors={self.neighbors!r}"
-        return f"PrivacyFilter({total}, mechanism_delta={self.mechanism_delta}{orders})"
+    def _now(self) -> Spent:
+        return self._spent
 
-    @property
-    def budget(self) -> float:
-        """The total budget: epsilon, or rho of zCDP.
-
-        With orders, divergence over order, of the order with most left.
-        """
-        return self._best()[1]
-
-    @property
-    def spent(self) -> float:
-        """The cost charged so far, in the unit of :attr:`budget`.
-
-        It exceeds a budget of zCDP where mechanisms were admitted by the sum of their epsilons.
-        """
-        return self._best()[2]
-
-    @property
-    def remaining(self) -> float:
-        """The remaining budget, in the unit of :attr:`budget`; at least 0."""
-        return max(self._best()[0], 0.0)
-
-    @property
-    def unit(self) -> str:
-        """The unit of the guarantees charged so far, or ``""`` if none states one.
-
-        Sessions are included.
-        """
-        return self._sums.unit.name
-
-    def allows(
-        self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None
-    ) -> bool:
-        """Return whether a guarantee fits into the remaining budget; see :meth:`charge`.
-
-        The answer depends on costs, not on data.
-        """
-        self._sums.unit.refuse_others(columns_of(guarantee, what))
-        return self._has_room(self._sums.costs(guarantee))
-
-    def charge(
-        self, guarantee: Guarantee | Composition, what: Mapping[str, Any] | None = None
-    ) -> None:
+    def charge(self, guarantee: Guarantee | Composition, what: Described = None) -> None:
         """Charge a mechanism, before it runs; an interactive one, before its first answer.
 
         Args:
@@ -384,23 +418,11 @@ class PrivacyFilter:
             ValueError: the relation or unit differs, the persons are those of another column, or
                 the guarantee lacks a promise of the kind that is charged.
         """
-        columns = columns_of(guarantee, what)
-        with self._sums.lock:
-            self._sums.unit.refuse_others(columns)
-            costs = self._sums.costs(guarantee)
-            if not self._has_room(costs):
-                raise BudgetExceeded(
-                    f"a cost of {self._cost_text(costs)} exceeds the "
-                    f"{remaining_text(self)}{self._delta_text(costs)}."
-                )
-            self._sums.add(costs, guarantee.unit, columns)
+        with self._spent.people.lock:
+            self._admit(self._spent, guarantee, what)
 
     def session(
-        self,
-        epsilon: float,
-        delta: float = 0.0,
-        mechanism_delta: float = 0.0,
-        orders: tuple[float, ...] = (),
+        self, epsilon: float, delta: float = 0.0, mechanism_delta: float = 0.0
     ) -> PrivacyFilter:
         """Return a new budget, for example for one analyst, whose total is charged to this one now.
 
@@ -411,7 +433,6 @@ class PrivacyFilter:
             epsilon: of the session, positive.
             delta: of the session; this budget charges it as a mechanism's own delta.
             mechanism_delta: of the session, as for a :class:`PrivacyFilter`.
-            orders: of the session, as for a :class:`PrivacyFilter`.
 
         Raises:
             BudgetExceeded: the session exceeds the remaining budget; nothing was charged.
@@ -426,80 +447,115 @@ class PrivacyFilter:
         >>> whole.remaining, part.remaining
         (0.25, 0.25)
         """
-        opened = PrivacyFilter(epsilon, delta, self.neighbors, mechanism_delta, orders)
-        opened._sums.unit = self._sums.unit  # shared, so that all guarantees are for one unit
+        opened = PrivacyFilter(epsilon, delta, self.neighbors, mechanism_delta)
+        opened._spent.people = self._spent.people  # so that all guarantees are for one unit
         self.charge(
             Guarantee(opened.epsilon, inf, self.neighbors, delta=opened.delta, unit=self.unit)
         )
         return opened
 
-    def _cost_text(self, costs: list[Any]) -> str:
-        kinds = ("epsilon", costs[0]), ("divergence" if self.orders else "rho", min(costs[3:]))
-        parts = [
-            f"{kind} {float(cost):g}"
-            for kind, cost in (kinds if self._budgets else kinds[:1])
-            if cost < inf
-        ]
-        return " or ".join(parts) + (f" and delta {float(costs[1]):g}" if costs[1] else "")
 
-    def _delta_text(self, costs: list[Any]) -> str:
-        left = self.mechanism_delta - self._sums.totals()[1]
-        return (
-            f", and delta {left:g} of {self.mechanism_delta:g} for mechanisms"
-            if costs[1] > left
-            else ""
-        )
+class PrivacyOdometer(Totals):
+    """A running bound on the privacy loss of adaptive mechanisms.
 
-    def _has_room(self, costs: list[Any]) -> bool:
-        epsilon, delta, rhos = self._sums.totals(costs)
-        within = any(spent <= budget for budget, spent in self._rules(costs, rhos))
-        return delta <= self.mechanism_delta and (epsilon <= self.epsilon or within)
+    Each may be chosen after seeing all previous answers. With probability ``1 - delta`` over the
+    answers, the privacy loss is at most :attr:`epsilon` at all times. If mechanisms have deltas,
+    this is the loss of their distributions conditioned on the events that these deltas refer to.
 
-    def _rules(self, costs: list[Any] | None, rhos: list[float]) -> list[tuple[float, float]]:
-        """Return pairs of the budget and the cost of each rule that has a share of delta.
+    With ``delta = 0`` :attr:`epsilon` is the sum of epsilons. Otherwise there are filters with
+    budgets rho_f = rho_0 2^f and delta_f = 6 delta / (pi^2 (f+1)^2), f = 0, 1, 2, ..., and the
+    first one that is not exhausted gives the bound rho_f + 2 sqrt(rho_f log(1/delta_f)), on the
+    loss itself and not only on its (epsilon, delta).
 
-        ``costs`` are added.
-        """
-        if not self.orders and self._budgets and self._sums.gaussian(costs):
-            gaussian, zcdp_budget = self._gaussian_budgets
-            return [(zcdp_budget, rhos[0]), (gaussian, self._sums.gaussian_rho(costs))]
-        return list(zip(self._budgets, rhos, strict=False))
+    Args:
+        delta: in [0, 1).
+        neighbors: the neighbor relation of all guarantees.
+        first: rho_0, the smallest zCDP budget of a filter; public.
+        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at
+            most ``delta``. Once their sum exceeds it, :attr:`epsilon` is infinite.
 
-    @cached_property
-    def _gaussian_budgets(self) -> tuple[float, float]:
-        """Half the square of mu at 7/8 of delta, and the rho of zCDP at the rest of it."""
-        share = self._sums.share
-        return gdp_of(self.epsilon, delta=share * 7 / 8) ** 2 / 2 * (1 - 2.0**-50), _zcdp_budget(
-            self.epsilon, share / 8
-        )
+    References:
+        Rogers, Roth, Ullman and Vadhan (2016), for odometers; Lecuyer (2021), Section 4, for the
+        doubled filters; Whitehouse et al. (2023), Theorem 3, for a bound at all times.
 
-    def _best(self) -> tuple[float, float, float]:
-        """Return the remaining budget, the budget and the cost of the rule with most left."""
-        epsilon, _, rhos = self._sums.totals()
-        return max(
-            (budget - used, budget, used)
-            for budget, used in self._rules(None, rhos) or [(self.epsilon, epsilon)]
-        )
-
-
-def remaining_text(budget: PrivacyFilter) -> str:
-    """Return a text of the remaining budget, by each of its rules."""
-    if not budget._budgets:
-        return f"remaining epsilon {budget.remaining:g} of {budget.budget:g}"
-    left = max(budget.epsilon - budget._sums.totals()[0], 0.0)
-    other = f"{'divergence' if budget.orders else 'rho'} {budget.remaining:g} of {budget.budget:g}"
-    return f"remaining epsilon {left:g} of {budget.epsilon:g} by their sum, or {other}"
-
-
-def columns_of(guarantee: Any, what: Mapping[str, Any] | None) -> frozenset[str]:
-    """Return the column that identifies the persons of a guarantee, as JSON.
-
-    Empty if none is stated.
+    >>> odometer = PrivacyOdometer(1e-6, "add_remove")
+    >>> for _ in range(10):
+    ...     odometer.charge(Guarantee(0.1, 0.1, "add_remove"))
+    >>> round(odometer.epsilon, 3)
+    1.062
     """
+
+    # Not a dataclass, for the reason given in PrivacyFilter.
+    def __init__(
+        self,
+        delta: float,
+        neighbors: str,
+        first: float = 2.0**-10,
+        mechanism_delta: float = 0.0,
+    ) -> None:
+        super().__init__(delta, neighbors, mechanism_delta)
+        self.first, self._spent = checks.concrete_positive("first", first), Spent(People())
+
+    def charge(self, guarantee: Guarantee | Composition) -> None:
+        """Add the cost of a mechanism.
+
+        Raises:
+            ValueError: the relation or unit differs, or the guarantee lacks a promise of the kind
+                charged.
+        """
+        with self._spent.people.lock:
+            self._spent.add("", self._costs(guarantee), guarantee.unit, "")
+
+    @property
+    def rho(self) -> float:
+        """The sum of zCDP so far."""
+        return self._spent.totals("")[0][1]
+
+    @property
+    def epsilon(self) -> float:
+        """The bound on the privacy loss so far; 0 before the first charge."""
+        ((epsilon, rho, delta),) = self._spent.totals("")
+        if delta > self.mechanism_delta:
+            return inf
+        if not self._share or epsilon == rho == 0:
+            return epsilon
+        number, budget = 0, self.first
+        while rho > budget:
+            number, budget = number + 1, 2 * budget
+        nats = -log(6 * self._share / (pi * (number + 1)) ** 2)
+        return budget + 2 * sqrt(budget * nats)
+
+
+def charge(
+    budget: Budget | None, guarantee: Guarantee | Composition, what: Mapping[str, Any]
+) -> None:
+    """Charge a budget, if it is not None. Call this after all checks and before any draw.
+
+    Raises:
+        BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
+        TypeError: ``budget`` is neither a filter nor a ledger.
+    """
+    if budget is None:
+        return
+    if not isinstance(budget, Budget):
+        raise TypeError(
+            "budget must be a PrivacyFilter or a Ledger(path, ...) of dpjax.accounting, got "
+            f"{type(budget).__name__}."
+        )
+    budget.charge(guarantee, what)
+
+
+def column_of(guarantee: Guarantee | Composition, what: Described) -> str:
+    """Return the column that identifies the persons of a guarantee, as JSON; "" if none does."""
     column = what.get("unit") if isinstance(what, Mapping) else None
-    if getattr(guarantee, "unit", "") != "person" or column is None:
-        return frozenset()
-    return frozenset([json.dumps(column, default=str)])
+    if guarantee.unit != "person" or column is None:
+        return ""
+    return json.dumps(column, default=str)
+
+
+def _total(*costs: Costs) -> Costs:
+    """Return exact sums, infinite where a cost is."""
+    return tuple(inf if inf in numbers else sum(numbers) for numbers in zip(*costs, strict=True))
 
 
 def _zcdp_budget(epsilon: float, delta: float) -> float:
@@ -509,18 +565,3 @@ def _zcdp_budget(epsilon: float, delta: float) -> float:
     )
     # Its epsilon is a difference of numbers that may be much larger
     return found * (1 - 2.0**-40)
-
-
-def _order_budget(epsilon: float, delta: float, order: float) -> float:
-    """Return the Renyi divergence that implies (epsilon, delta)-DP, over its order.
-
-    It is rounded down.
-    """
-    conversion = float(formulas.epsilon_at_order(0.0, order, log(order - 1), -log(delta), np))
-    budget = (epsilon - conversion - 1e-12 * (epsilon + abs(conversion))) / order
-    if budget <= 0:
-        raise ValueError(
-            f"orders has {order:g}, at which nothing fits: with its share of delta epsilon cannot "
-            f"be below {conversion:g}."
-        )
-    return budget

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Points = tuple[tuple[float, float], ...]  # pairs of an order and a Renyi divergence
 UNITS = ("", "row", "person")
-NOISES = ("gaussian", "laplace")
+SAMPLES = {"poisson": "add_remove", "with": "swap", "without": "swap"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,10 +52,13 @@ class Guarantee(Shown):
         gdp: mu of Gaussian differential privacy (Dong, Roth and Su 2022), which Gaussian noise of
             standard deviation ``sensitivity / mu`` attains. It implies ``mu**2 / 2``-zCDP, and is
             stronger: it gives the exact delta at every epsilon.
-        noise: the name, size and sampling probability of a noise mechanism that dominates this one:
-            ``"gaussian"`` noise of standard deviation ``sensitivity / size``, or ``"laplace"``
-            noise of scale ``sensitivity / size``, on a Poisson subsample with this probability (1
-            for all data). Its privacy loss distribution is used in compositions.
+        laplace: the size of Laplace noise that dominates this mechanism: of scale ``sensitivity /
+            size`` on the real line. Its privacy losses are used in compositions.
+        sampled: where this is the promise of mechanisms on a sample, its kind, how many records are
+            taken of how many (of a Poisson sample, the probability and 1), and pairs of the
+            guarantee of a mechanism on the sample and the number of mechanisms that have it; see
+            :func:`poisson_subsample` and :func:`fixed_size_subsample`. Their privacy losses are
+            used in compositions.
         unit: what neighbors differ in: a ``"row"``, a ``"person"`` with all their rows, or ``""``
             if not stated.
 
@@ -81,12 +84,13 @@ class Guarantee(Shown):
     zcdp: float = inf
     renyi: Points = ()
     gdp: float = inf
-    noise: tuple[str, float, float] | None = None
+    laplace: float = inf
+    sampled: tuple[str, float, int, tuple[tuple[Guarantee, int], ...]] | None = None
     unit: str = ""
 
     def __post_init__(self) -> None:
         attributes = vars(self)  # writable although the dataclass is frozen
-        for name in ("epsilon", "bounded_range", "delta", "zcdp", "gdp"):
+        for name in ("epsilon", "bounded_range", "delta", "zcdp", "gdp", "laplace"):
             value = attributes[name]
             if isinstance(value, (bool, str)):
                 raise TypeError(f"{name} must be a number, got {value!r}.")
@@ -110,19 +114,15 @@ class Guarantee(Shown):
                 f"{self.renyi}."
             )
         attributes["renyi"] = points
-        if self.noise:
-            name, size, probability = self.noise
-            if name not in NOISES or not (0 < size < inf and 0 < probability <= 1):
+        if self.sampled:
+            kind, taken, records, parts = self.sampled
+            within = 0 < taken <= (inf if kind == "with" else records)
+            relations = {self.neighbors, *(part.neighbors for part, _ in parts)}
+            if not (within and relations == {SAMPLES.get(kind)}):
                 raise ValueError(
-                    f"noise must be one of {NOISES}, a positive size and a probability above 0 and "
-                    f"up to 1, got {self.noise}."
+                    f"sampled must be one of {tuple(SAMPLES)}, a number taken out of another one, "
+                    f"and guarantees under the relation of the sample, got {self.sampled}."
                 )
-            if probability < 1 and self.neighbors != "add_remove":
-                raise ValueError(
-                    "noise on a Poisson subsample needs add_remove neighbors, got "
-                    f"{self.neighbors}."
-                )
-            attributes["noise"] = name, float(size), float(probability)
         if not self.neighbors:
             raise TypeError(f"a Guarantee needs neighbors=, one of {', '.join(checks.RELATIONS)}.")
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
@@ -133,12 +133,8 @@ class Guarantee(Shown):
         zcdp = min(self.zcdp, half_square(self.gdp))
         kinds = (self.bounded_range, "bounded-range"), (zcdp, "zCDP"), (self.gdp, "GDP")
         others = [f"{promised(value)}-{kind}" for value, kind in kinds if value < inf]
-        if self.noise and self.noise[2] < 1:
-            kind = "GDP" if self.noise[0] == "gaussian" else "DP Laplace noise"
-            others.append(
-                f"{promised(self.noise[1])}-{kind} on subsamples of probability "
-                f"{promised(self.noise[2])}"
-            )
+        if self.sampled and self.epsilon == inf:
+            others.append("the privacy losses of a sample")
         if self.renyi:
             others.append(f"Renyi DP at orders {self.renyi[0][0]:g} to {self.renyi[-1][0]:g}")
         if others and self.delta:
@@ -171,7 +167,11 @@ class Guarantee(Shown):
 
         The types are those that :mod:`json` writes; None is infinity.
         """
-        return {name: None if value == inf else value for name, value in self._given().items()}
+        given = {name: None if value == inf else value for name, value in self._given().items()}
+        if self.sampled:
+            *sample, parts = self.sampled
+            given["sampled"] = [*sample, [[part.to_dict(), count] for part, count in parts]]
+        return given
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Guarantee:
@@ -179,6 +179,10 @@ class Guarantee(Shown):
         promises: dict[str, Any] = {
             name: inf if value is None else value for name, value in given.items()
         }
+        if "sampled" in promises:
+            *sample, parts = promises["sampled"]
+            parts = tuple((cls.from_dict(part), count) for part, count in parts)
+            promises["sampled"] = (*sample, parts)
         return cls(**promises)
 
     def to_json(self) -> str:
@@ -252,8 +256,8 @@ class Guarantee(Shown):
         half = self.bounded_range / 2 or self.bounded_range  # of the smallest float it is 0
         rhos = [self.zcdp, half_square(self.gdp), half_square(half), self.epsilon]
         pure = [self.epsilon * float(np.tanh(self.epsilon / 2)) if self.epsilon < inf else inf]
-        if self.noise and self.noise[0] == "laplace":
-            pure.append(formulas.zcdp_of_laplace(self.noise[1]))
+        if self.laplace < inf:
+            pure.append(formulas.zcdp_of_laplace(self.laplace))
         if self.epsilon:
             # A product that underflows is not 0
             rhos += [max(rho * (1 + 2.0**-50), float_info.min) for rho in pure]
@@ -268,9 +272,9 @@ class Guarantee(Shown):
         found = least_divergence(
             a, min(self.zcdp, half_square(self.gdp)), self.bounded_range, self.epsilon
         )
-        if self.noise and self.noise[0] == "laplace":
+        if self.laplace < inf:
             found = np.minimum(
-                found, formulas.rdp_of_laplace(np.full_like(a, self.noise[1]), a, np) * (1 + 1e-12)
+                found, formulas.rdp_of_laplace(np.full_like(a, self.laplace), a, np) * (1 + 1e-12)
             )
         if self.renyi:
             orders, divergences = np.array(self.renyi).T
@@ -313,7 +317,7 @@ def relation_text(spent: Guarantee | Composition) -> str:
 def promising(guarantee: Guarantee) -> Guarantee:
     """Return the guarantee; raise ``ValueError`` if it promises nothing."""
     promises = guarantee.epsilon, guarantee.bounded_range, guarantee.zcdp, guarantee.gdp
-    if not (guarantee.renyi or guarantee.noise) and min(promises) == inf:
+    if not (guarantee.renyi or guarantee.sampled) and min(promises) == inf:
         raise ValueError(
             "nothing is promised: no epsilon with a delta below 1, no range, and no zCDP or Renyi "
             "divergence is finite."

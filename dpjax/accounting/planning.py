@@ -111,7 +111,7 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
             slope = max(abs(at - at_other) / step, 0.1)
         noise, at = other, at_other
     # Numerical accounting is smooth to about 1e-5 of epsilon.
-    return root(excess, noise, other, 5e-7)
+    return root(excess, min(noise, other), max(noise, other), 5e-7)
 
 
 def _excess(epsilon: float, delta: float) -> Callable[[Spent], float]:

@@ -9,41 +9,33 @@ The result is a lower bound of a mechanism's epsilon.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing._privacy_loss import PrivacyLoss, privacy_loss
-from dpjax.auditing.segments import Distribution, multiples_of, on_multiples
-from dpjax.batch import span
+from dpjax.auditing._privacy_loss import Array, PrivacyLoss, privacy_loss
 from dpjax.checks import Neighbors
-from dpjax.distributions.finite import Finite
-from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.rounded import Rounded
 from dpjax.statistics.padded_records import present_records
 
-DistributionOf = Callable[[jax.Array, jax.Array], Distribution]
-Objective = Callable[[PrivacyLoss], jax.Array]
-Evaluate = Callable[[np.ndarray, np.ndarray], tuple[jax.Array, PrivacyLoss]]
-# The refinement: the number of values refined, and of points tried around each.
-_STARTS, _POINTS = 16, 31
+DistributionOf = Callable[[Any, Any], Any]
+_ROWS = 256  # the number of neighbors in a batch
+_STARTS, _FINER = 16, 15  # the number of values refined, and how much finer each time
 
 
 class WorstNeighbor(NamedTuple):
     """The neighbor that :func:`worst_neighbor` found.
 
     Attributes:
-        score: the objective, scalar; by default the epsilon of ``loss``.
+        score: the objective, a float; by default the epsilon of ``loss``.
         loss: the :class:`PrivacyLoss` of the dataset's distribution against the neighbor's.
-        place: int32 scalar, the index of the record that differs; under add/remove, n for a new
+        place: the index of the record that differs; under add/remove, n for a new
             one.
-        value: float scalar, the value of this record in the neighbor; NaN if it was removed.
-        x: float, the neighbor's records: ``(n,)`` under swap, ``(n + 1,)`` under add/remove.
+        value: the value of this record in the neighbor; NaN if it was removed.
+        x: float64, the neighbor's records: ``(n,)`` under swap, ``(n + 1,)`` under add/remove.
         mask: bool, of the shape of ``x``: which of the records are present.
 
     >>> import jax.numpy as jnp
@@ -56,20 +48,19 @@ class WorstNeighbor(NamedTuple):
     (4,)
     """
 
-    score: jax.Array
+    score: float
     loss: PrivacyLoss
-    place: jax.Array
-    value: jax.Array
-    x: jax.Array
-    mask: jax.Array
+    place: int
+    value: float
+    x: Array
+    mask: Array
 
     def __repr__(self) -> str:
-        score, place = map(span, (self.score, self.place))
-        value = "removed" if np.isnan(self.value) else f"value={span(self.value)}"
-        return f"WorstNeighbor(score={score}, place={place}, {value}, loss={self.loss!r})"
+        value = "removed" if np.isnan(self.value) else f"value={self.value:g}"
+        return f"WorstNeighbor(score={self.score:g}, place={self.place}, {value}, loss={self.loss})"
 
 
-def epsilon(loss: PrivacyLoss) -> jax.Array:
+def epsilon(loss: PrivacyLoss) -> Array:
     """Return the pure-DP loss of a pair, the default objective of :func:`worst_neighbor`."""
     return loss.epsilon
 
@@ -84,24 +75,23 @@ def worst_neighbor(
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     values: ArrayLike | None = None,
-    objective: Objective = epsilon,
+    objective: Callable[[PrivacyLoss], Any] = epsilon,
     refine: int = 4,
-    chunk_size: int = 512,
-    resolution: float | None = None,
 ) -> WorstNeighbor:
     """Search the neighbors of one dataset for the largest privacy loss.
 
     For n records and m pieces it computes about 2 (n + m) distributions under add/remove, and n
-    times as many under swap. It runs on the host, not under ``jit``. Each pair of functions
-    ``distribution_of`` and ``objective`` is compiled once per shape; a new lambda is compiled
-    again.
+    times as many under swap, 256 at a time. ``distribution_of`` is compiled once per shape, a new
+    lambda again; losses are computed in NumPy.
 
     Args:
         x: float ``(n,)``, one dataset. Records are clamped to the bounds. A NaN record is absent
             under ``"add_remove"`` and counts as ``lower`` under ``"swap"``.
-        distribution_of: a pure JAX function of records ``(batch, n)`` and their mask, bool
-            ``(batch, n)``, that returns a :class:`PiecewiseExponential`, :class:`Rounded` or
-            :class:`Finite` of batch shape ``(batch,)``. Under add/remove the arrays are
+        distribution_of: a function of records ``(batch, n)`` and their mask, bool ``(batch, n)``,
+            that returns what :func:`privacy_loss` takes, of batch shape ``(batch,)``: a
+            distribution, or an array ``(batch, k)`` of log-probabilities of public outcomes. A
+            function in JAX is compiled. One in NumPy gets arrays of NumPy, so that any black box
+            with finitely many outcomes can be searched. Under add/remove the arrays are
             ``(batch, n + 1)``.
         lower: public lower bound of a record, scalar.
         upper: public upper bound of a record, scalar.
@@ -115,12 +105,10 @@ def worst_neighbor(
             quantity to maximize, such as ``lambda loss: loss.bounded_range`` or
             ``lambda loss: loss.delta(0.5)``.
         refine: the number of refinements around the best values, each 15 times finer.
-        chunk_size: the number of neighbors in a batch, at least 1; memory grows with it.
-        resolution: as in :func:`dpjax.auditing.privacy_loss`.
 
     Returns:
-        A :class:`WorstNeighbor`. Its score is NaN if that of any neighbor is, and -inf if there is
-        no neighbor.
+        A :class:`WorstNeighbor`. Its score is infinite if that of any neighbor is NaN, and -inf if
+        there is no neighbor.
 
     Raises:
         TypeError: ``distribution_of`` does not take two arguments, or returns another object.
@@ -146,230 +134,109 @@ def worst_neighbor(
     """
     checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     checks.takes("distribution_of", distribution_of, "x", "mask")
-    records, mask_array = present_records(x, num_records=num_records, mask=mask)
-    refine, chunk_size = (
-        checks.static_integer("refine", refine, 0),
-        checks.static_integer("chunk_size", chunk_size, 1),
-    )
-    if records.ndim != 1 or (mask_array is not None and mask_array.ndim != 1):
+    refine = checks.static_integer("refine", refine, 0)
+    records, there = present_records(x, num_records=num_records, mask=mask)
+    checks.bounds(lower, upper, records.dtype)
+    data, low, high = (np.array(given, np.float64) for given in (x, lower, upper))
+    present = np.full(data.shape, True) if there is None else np.array(there)
+    if present.shape != data.shape or data.ndim != 1 or low.ndim or high.ndim:
         raise ValueError(
-            f"x must be one dataset of shape (n,), got {records.shape}: call worst_neighbor once "
-            "per dataset."
+            "x must be one dataset of shape (n,), and lower and upper scalars, got shapes "
+            f"{data.shape}, {low.shape} and {high.shape}."
         )
-    low, high = (np.asarray(bound) for bound in checks.bounds(lower, upper, records.dtype))
-    if low.ndim or high.ndim:
-        raise ValueError(
-            f"lower and upper must be scalars, got shapes {low.shape} and {high.shape}."
-        )
-    data, present = _dataset(
-        np.asarray(records), None if mask_array is None else np.asarray(mask_array), low, neighbors
-    )
-    data = np.clip(data, low, high)
-    base = _distribution_of(present[None], data[None], distribution_of)
-    if not isinstance(base, (PiecewiseExponential, Rounded, Finite)):
-        raise TypeError(
-            "distribution_of must return a PiecewiseExponential, a Rounded or a Finite "
-            f"distribution, got {type(base).__name__}; dpjax.auditing.lower_bound audits draws of "
-            "any distribution."
-        )
-    if base.batch_shape != (1,):
-        raise ValueError(
-            "distribution_of must return one distribution per row, got batch shape "
-            f"{base.batch_shape} for 1 row."
-        )
-    ends = None
-    if isinstance(base, Rounded):  # neighbors have the same multiples, as the bounds are public
-        ends = multiples_of(base)
-        base = on_multiples(base, ends)
-    _check_mask(data, present, base, distribution_of, resolution, ends, (low, high))
-    evaluate = partial(
-        _evaluate,
-        data,
-        present,
-        base,
-        distribution_of=distribution_of,
-        objective=objective,
-        resolution=resolution,
-        ends=ends,
-    )
-    indices = np.flatnonzero(present)
-    grid = _grid(data[indices], base, values, low, high)
+    if neighbors == "add_remove":  # with room for one more
+        data, present = np.append(data, np.nan), np.append(present, False)
+        present &= ~np.isnan(data)
+    data = np.clip(np.where(np.isnan(data), low, data), low, high)
 
-    # A change is an index and the new value of its record, NaN for a removal.
-    gone = indices if neighbors == "add_remove" else indices[:0]
-    changed = indices if neighbors == "swap" else np.array([data.size - 1])
-    places = np.concatenate([gone, np.repeat(changed, grid.size)]).astype(np.int32)
-    entries = np.concatenate([np.full(gone.size, np.nan), np.tile(grid, changed.size)]).astype(
-        data.dtype
-    )
-    scores = _scores(evaluate, places, entries, chunk_size)
-    found = [(places, entries, scores)]
-    if changed.size and grid.size and refine:
-        table = scores[gone.size :].reshape(changed.size, grid.size)
-        found.append(
-            _refined(
-                partial(_scores, evaluate, chunk_size=chunk_size), changed, grid, table, refine
+    def rows_of(places: Array, entries: Array) -> tuple[Array, Array]:
+        """Return the datasets and masks in which one record each has a new value, or is removed."""
+        here = np.arange(data.size) == places[:, None]
+        stays = ~np.isnan(entries)[:, None]
+        return np.where(here & stays, entries[:, None], data), np.where(here, stays, present)
+
+    rows, masks = rows_of(np.full(_ROWS, -1), np.zeros(_ROWS))
+    compute: DistributionOf = jax.jit(distribution_of)
+    try:
+        jax.eval_shape(compute, rows, masks)
+    except (TypeError, ValueError, IndexError):  # it needs NumPy, or raises the same once more
+        compute = distribution_of
+    own = compute(rows, masks)
+    for bound in (low, high):
+        loss = privacy_loss(own, compute(np.where(masks, rows, bound), masks))
+        if loss.batch_shape != (_ROWS,):
+            raise ValueError(
+                "distribution_of must return one distribution per row, got batch shape "
+                f"{loss.batch_shape} for {_ROWS} rows."
             )
-        )
-    found.append(
-        (np.zeros(1, np.int32), np.full(1, np.nan, data.dtype), np.full(1, -np.inf, data.dtype))
-    )  # if there is no record to swap
-    places, entries, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-    best = _rank(scores).argmax()
-    place, entry = places[best], entries[best]
-    _, loss = evaluate(np.full(chunk_size, place), np.full(chunk_size, entry))
-    at, stays = np.arange(data.size) == place, not np.isnan(entry)
-    return WorstNeighbor(
-        score=jnp.asarray(scores[best]),
-        loss=loss,
-        place=jnp.asarray(place),
-        value=jnp.asarray(entry),
-        x=jnp.asarray(np.where(at & stays, entry, data)),
-        mask=jnp.asarray(np.where(at, stays, present)),
-    )
-
-
-def _check_mask(
-    data: np.ndarray,
-    present: np.ndarray,
-    base: Distribution,
-    distribution_of: DistributionOf,
-    resolution: float | None,
-    ends: tuple[int, int] | None,
-    bounds: tuple[np.ndarray, np.ndarray],
-) -> None:
-    """Raise if the distribution depends on the values of absent records.
-
-    Otherwise a function that ignores its mask would seem to lose nothing when a record is removed.
-    """
-    for bound in bounds:
-        other = _distribution_of(
-            present[None], np.where(present, data, bound)[None], distribution_of
-        )
-        if isinstance(other, Rounded) and ends is not None:
-            other = on_multiples(other, ends)
-        if float(privacy_loss(base, other, resolution=resolution).epsilon[0]) > 1e-3:
+        # A function that ignores its mask would seem to lose nothing when a record is removed
+        if loss.epsilon[0] > 1e-3:
             raise ValueError(
                 "distribution_of(x, mask) depends on records whose mask is False: pass the mask "
                 "on, for example median(x, mask=mask, ...)."
             )
 
+    def loss_of(places: Array, entries: Array) -> PrivacyLoss:
+        return privacy_loss(own, compute(*rows_of(places, entries)))
 
-def _dataset(
-    records: np.ndarray, there: np.ndarray | None, low: np.ndarray, neighbors: Neighbors
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the records without NaN, and which are present.
+    def score(places: Array, entries: Array) -> Array:
+        """Return the objective of changes, in batches of one shape.
 
-    Under add/remove with room for one more.
-    """
-    missing = np.isnan(records)
-    x = np.where(missing, low, records)
-    if neighbors == "swap":
-        return x, np.ones(x.shape, bool) if there is None else there
-    present = ~missing if there is None else there & ~missing
-    return np.append(x, low), np.append(present, False)
+        An undefined one is infinite, as it must not pass for a private one.
+        """
+        scores = [np.zeros(0)]
+        for first in range(0, places.size, _ROWS):
+            some = np.minimum(np.arange(first, first + _ROWS), places.size - 1)
+            scores.append(objective(loss_of(places[some], entries[some])))
+        together = np.concatenate(scores)[: places.size]
+        return np.where(np.isnan(together), np.inf, together)
+
+    indices = np.flatnonzero(present)
+    grid = _grid(data[indices], own, values, low, high)
+    # A change is an index and the new value of its record, NaN for a removal.
+    gone = indices if neighbors == "add_remove" else indices[:0]
+    changed = indices if neighbors == "swap" else np.array([data.size - 1])
+    places = np.concatenate([gone, np.repeat(changed, grid.size)])
+    entries = np.concatenate([np.full(gone.size, np.nan), np.tile(grid, changed.size)])
+    scores = score(places, entries)
+    found = [(places, entries, scores), ([-1], [np.nan], [-np.inf])]  # nobody, if all are absent
+    if changed.size and grid.size:
+        table = scores[gone.size :].reshape(changed.size, grid.size)
+        start = np.argsort(-table.max(axis=0))[:_STARTS]
+        place, entry = changed[table.argmax(axis=0)[start]], grid[start]
+        gaps = np.diff(grid, prepend=grid[0], append=grid[-1])
+        step = np.maximum(gaps[:-1], gaps[1:])[start]
+        for _ in range(refine):
+            tried = entry[:, None] + step[:, None] * np.linspace(-1, 1, 2 * _FINER + 1)
+            tried = np.clip(tried, low, high)
+            scores = score(np.repeat(place, tried.shape[1]), tried.ravel()).reshape(tried.shape)
+            top = np.arange(start.size), scores.argmax(axis=1)
+            entry, step = tried[top], step / _FINER
+            found.append((place, entry, scores[top]))
+    places, entries, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    best = scores.argmax()
+    place, entry = (np.repeat(of[best], _ROWS) for of in (places, entries))
+    loss = PrivacyLoss(*(field[0] for field in vars(loss_of(place, entry)).values()))
+    rows, masks = rows_of(place, entry)
+    return WorstNeighbor(
+        float(scores[best]), loss, int(place[0]), float(entry[0]), rows[0], masks[0]
+    )
 
 
-def _grid(
-    records: np.ndarray,
-    own: PiecewiseExponential | Finite,
-    values: ArrayLike | None,
-    low: np.ndarray,
-    high: np.ndarray,
-) -> np.ndarray:
+def _grid(records: Array, own: Any, values: ArrayLike | None, low: Array, high: Array) -> Array:
     """Return the values to try, ascending.
 
     These are ``values``, or else the bounds, the records, the breakpoints and the midpoints between
     them.
     """
     if values is not None:
-        candidates = np.asarray(checks.float_array("values", values), records.dtype)
+        candidates = checks.host_floats("values", values)
         if candidates.ndim != 1 or np.isnan(candidates).any():
             raise ValueError("values must be real numbers of shape (k,), without NaN.")
         return np.unique(np.clip(candidates, low, high))
-    breaks = np.asarray(own.edges if isinstance(own, PiecewiseExponential) else own.values).ravel()
-    ends = np.unique(
-        np.clip(np.concatenate([[low, high], records, breaks[~np.isnan(breaks)]]), low, high)
-    )
-    return np.unique(np.concatenate([ends, ends[:-1] + np.diff(ends) / 2])).astype(records.dtype)
-
-
-def _scores(
-    evaluate: Evaluate, places: np.ndarray, entries: np.ndarray, chunk_size: int
-) -> np.ndarray:
-    """Return the objective of each change; the last batch is padded so that all have one shape."""
-    found = [np.zeros(0, entries.dtype)]
-    for first in range(0, places.size, chunk_size):
-        index = np.arange(first, first + chunk_size)
-        index = np.where(index < places.size, index, first)
-        scores, _ = evaluate(places[index], entries[index])
-        found.append(np.asarray(scores))
-    return np.concatenate(found)[: places.size]
-
-
-def _refined(
-    score: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    changed: np.ndarray,
-    grid: np.ndarray,
-    table: np.ndarray,
-    rounds: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Refine the best values, each at its best index, within the gaps to the adjacent grid values.
-
-    Returns:
-        Indices, values and scores of the best changes found.
-    """
-    ranks = _rank(table)
-    order = np.argsort(-ranks.max(axis=0), kind="stable")[:_STARTS]
-    row = ranks.argmax(axis=0)[order]
-    place, entry, found = changed[row].astype(np.int32), grid[order], table[row, order]
-    low, high = grid[np.maximum(order - 1, 0)], grid[np.minimum(order + 1, grid.size - 1)]
-    fractions = np.linspace(0, 1, _POINTS).astype(grid.dtype)
-    for _ in range(rounds):
-        tried = low[:, None] + (high - low)[:, None] * fractions
-        scores = score(np.repeat(place, fractions.size), tried.ravel()).reshape(tried.shape)
-        top = np.arange(order.size), _rank(scores).argmax(axis=1)
-        better = _rank(scores[top]) > _rank(found)
-        entry, found = np.where(better, tried[top], entry), np.where(better, scores[top], found)
-        step = (high - low) / (_POINTS - 1)
-        low, high = np.maximum(entry - step, low), np.minimum(entry + step, high)
-    return place, entry, found
-
-
-def _rank(score: np.ndarray) -> np.ndarray:
-    """Return scores with NaN as infinity.
-
-    An undefined distribution must not pass for a private one.
-    """
-    return np.where(np.isnan(score), np.inf, score)
-
-
-@partial(jax.jit, static_argnames=("distribution_of",))
-def _distribution_of(
-    mask: jax.Array, x: jax.Array, distribution_of: DistributionOf
-) -> Distribution:
-    return distribution_of(x, mask)
-
-
-@partial(jax.jit, static_argnames=("distribution_of", "objective", "resolution", "ends"))
-def _evaluate(
-    x: jax.Array,
-    mask: jax.Array,
-    own: Distribution,
-    places: jax.Array,
-    entries: jax.Array,
-    distribution_of: DistributionOf,
-    objective: Objective,
-    resolution: float | None,
-    ends: tuple[int, int] | None,
-) -> tuple[jax.Array, PrivacyLoss]:
-    """Return the scores of a batch of changes, and the loss of the worst one."""
-    here = jnp.arange(x.size, dtype=jnp.int32)[None] == places[:, None]
-    stays = ~jnp.isnan(entries)[:, None]
-    rows = jnp.where(here & stays, entries[:, None], x[None])
-    other = distribution_of(rows, jnp.where(here, stays, mask[None]))
-    if isinstance(other, Rounded) and ends is not None:
-        other = on_multiples(other, ends)
-    loss = privacy_loss(own, other, resolution=resolution)
-    scores = objective(loss)
-    return scores, jax.tree.map(lambda field: field[jnp.argmax(scores)], loss)
+    breaks = np.ravel(getattr(own, "edges", getattr(own, "values", [])))
+    if isinstance(own, Rounded):  # the multiples next to an edge between them
+        breaks = np.append(breaks - 0.5, breaks + 0.5) * float(own.resolution)
+    ends = np.concatenate([[low, high], records, breaks[~np.isnan(breaks)]])
+    ends = np.unique(np.clip(ends, low, high))
+    return np.unique(np.concatenate([ends, ends[:-1] + np.diff(ends) / 2]))

@@ -12,26 +12,18 @@ e^epsilon)) >= v],
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.auditing.segments import Distribution
-from dpjax.display import Shown
+from dpjax.auditing._privacy_loss import Distribution, bisected
 from dpjax.numerics.solve import Array, upper_tail
 from dpjax.random import check_key
-
-# Relative errors: of a tail, and of the probability of a guess, once per guess
-_ROUNDING, _ULP = 1e-10, 2.0**-52
-_LARGEST = 64.0  # the largest epsilon of an audit, as more would take e^64 guesses
-_ITERATIONS = 60
-_STEPS = 1024.0  # the number of steps of the largest score to which scores are rounded
 
 
 def p_value(
@@ -71,11 +63,32 @@ def p_value(
     >>> round(float(p_value(9, 10, epsilon=0.0)), 6)
     0.010742
     """
-    at = checks.host_floats("epsilon", epsilon)
+    checks.concrete_fraction("delta", delta)
+    given = (correct, guesses, checks.host_floats("epsilon", epsilon))
+    v, r, at = np.broadcast_arrays(*(np.asarray(numbers, np.float64) for numbers in given))
     if not np.all(at >= 0):
         raise ValueError(f"epsilon must not be negative or NaN, got {epsilon}.")
-    v, r, at = np.broadcast_arrays(*_counts(correct, guesses, canaries, delta), at)
-    return _p_value(v, r, at, canaries, delta)
+    if not np.all((v >= 0) & (v <= r) & (v == np.round(v)) & (r == np.round(r))):
+        raise ValueError(f"correct must be integers from 0 to guesses, got {correct} of {guesses}.")
+    if delta > 0 and canaries is None:
+        raise ValueError(
+            "canaries must be given if delta > 0: the number of all canaries, also those without a "
+            "guess."
+        )
+    if canaries is not None and not np.all(r <= canaries):
+        raise ValueError(
+            f"guesses must be at most canaries, got guesses={guesses} and canaries={canaries}."
+        )
+    # Relative errors: of a tail, and of the probability of a guess, once per guess
+    right, slack = 1 / (1 + np.exp(-at)), 1e-10 + r * 2.0**-52
+    tail = upper_tail(v, trials=r, probability=right)
+    found = tail * (1 + slack)
+    if delta and canaries and v.max(initial=0) > 0:
+        i = np.arange(1, int(v.max()) + 1, dtype=np.float64)
+        fewer = upper_tail(v[..., None] - i, trials=r[..., None], probability=right[..., None])
+        gains = fewer * (1 + slack[..., None]) - (tail * (1 - slack))[..., None]
+        found = found + 2 * canaries * delta * np.max(gains / i, axis=-1)
+    return np.minimum(found, 1.0)
 
 
 def epsilon_lower_bound(
@@ -116,19 +129,15 @@ def epsilon_lower_bound(
     1.630823
     """
     error = 1 - checks.concrete_probability("confidence", confidence)
-    v, r = np.broadcast_arrays(*_counts(correct, guesses, canaries, delta))
-    (v_of, r_of), back = np.unique(np.stack([v.ravel(), r.ravel()]), axis=1, return_inverse=True)
-    low, high = np.zeros(v_of.shape), np.full(v_of.shape, _LARGEST)
-    possible = _p_value(v_of, r_of, low, canaries, delta) <= error
-    for _ in range(_ITERATIONS):
-        middle = (low + high) / 2
-        refuted = possible & (_p_value(v_of, r_of, middle, canaries, delta) <= error)
-        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
-    return low[back.reshape(-1)].reshape(v.shape)
+    claim = partial(p_value, correct, guesses, canaries=canaries, delta=delta)
+    none = np.zeros(np.broadcast_shapes(np.shape(correct), np.shape(guesses)))
+    possible = claim(epsilon=none) <= error
+    # At most 64, as more would take e^64 guesses
+    return bisected(lambda at: possible & (claim(epsilon=at) <= error), none, none + 64)[0]
 
 
-@dataclass(frozen=True, repr=False)
-class OneRunAudit(Shown):
+@dataclass(frozen=True)
+class OneRunAudit:
     """The result of an audit in one run.
 
     Attributes:
@@ -153,11 +162,6 @@ class OneRunAudit(Shown):
     delta: float
     tried: int = 1
 
-    def _facts(self) -> dict[str, Any]:
-        return {
-            name: f"{value:g}" for name, value in vars(self).items() if name != "delta" or value
-        }
-
     def p_value(self, epsilon: ArrayLike) -> Array:
         """Return the p-value of the claim that the run is (epsilon, delta)-DP, times ``tried``.
 
@@ -167,6 +171,92 @@ class OneRunAudit(Shown):
             self.correct, self.guesses, epsilon=epsilon, canaries=self.canaries, delta=self.delta
         )
         return np.minimum(self.tried * alone, 1.0)
+
+
+def audit_scores(
+    scores: ArrayLike,
+    present: ArrayLike,
+    *,
+    guesses: Sequence[tuple[int, int]] | None = None,
+    confidence: float = 0.95,
+    delta: float = 0.0,
+) -> OneRunAudit:
+    """Return a lower bound on the epsilon of one training run from the scores of its canaries.
+
+    The highest scores are guessed to be included and the lowest excluded, with the theorem of
+    :func:`p_value`. As the best number of guesses is not known in advance, k numbers are tested,
+    each with an error of (1 - confidence)/k, so that all k bounds hold together and the largest is
+    reported.
+
+    Args:
+        scores: real numbers ``(m,)``, one for each canary, higher for canaries that seem to be
+            included, such as minus the loss of the record, or the inner product of its gradient
+            with the update: a function of the output of the training (and of the canaries),
+            computed without the coins. Among equal scores, wrong guesses are counted first.
+        present: bool ``(m,)``, whether each canary was included: independent fair coins, tossed
+            before the training.
+        guesses: pairs of the number of highest scores guessed to be included and the number of
+            lowest scores guessed to be excluded, chosen without the coins. By default (m/2, m/2),
+            (m/4, m/4) and so on, down to four. A single good pair gives a sharper bound than many.
+        confidence: in (0, 1).
+        delta: in [0, 1). The bound is low unless 2 m delta is far below ``1 - confidence`` over the
+            number of pairs.
+
+    Returns:
+        A :class:`OneRunAudit` with the numbers of the best pair; ``tried`` is the number of pairs.
+
+    Privacy:
+        If the training is (epsilon, delta)-DP for adding or removing each canary, the bound is
+        above epsilon with probability at most ``1 - confidence``, over the coins and the training.
+        A low bound is no evidence of privacy. The canaries are not protected.
+
+    References:
+        Steinke, Nasr and Jagielski (2023), "Privacy auditing with one (1) training run", Algorithm
+        1 and Theorem 5.2. The correction for several numbers of guesses is not from this paper.
+
+    >>> rng = np.random.default_rng(0)
+    >>> present = rng.random(1000) < 0.5
+    >>> # Sums of one-hot canaries, with noise of standard deviation 1:
+    >>> update = np.where(present, 1.0, 0.0) + rng.normal(size=1000)
+    >>> found = audit_scores(update, present, delta=1e-5)
+    >>> found.guesses, found.canaries, found.tried, 1 < found.epsilon < 4.4  # 4.38 at delta = 1e-5
+    (124, 1000, 7, True)
+    """
+    score, coin = checks.host_floats("scores", scores).astype(np.float64), np.asarray(present)
+    if score.ndim != 1 or score.shape != coin.shape or coin.dtype != bool or np.isnan(score).any():
+        raise ValueError(
+            f"scores must be real numbers (m,) and present booleans (m,), got shapes {score.shape} "
+            f"and {coin.shape}, dtype {coin.dtype}, and {np.isnan(score).sum()} NaN scores."
+        )
+    confidence = checks.concrete_probability("confidence", confidence)
+    canaries = coin.size
+    if guesses is None:
+        # Fewer guesses than four show little even if all are correct
+        sizes = [canaries >> i for i in range(1, max(2, canaries.bit_length() - 2))]
+        guesses = list(zip(sizes, sizes, strict=True))
+    pairs = np.array(guesses, int).reshape(-1, 2)
+    made = pairs.sum(axis=1)
+    if not made.size or pairs.min() < 0 or made.min() < 1 or made.max() > canaries:
+        raise ValueError(
+            f"guesses must be pairs whose sum is from 1 to the number of canaries, {canaries}; "
+            f"got {guesses}."
+        )
+    ascending = coin[np.lexsort((~coin, score))]  # ties: included first, so that guesses are wrong
+    excluded = np.append(0, np.cumsum(~ascending))  # among the lowest 0, 1, ... scores
+    most, least = pairs.T
+    correct = excluded[least] + most - (excluded[-1] - excluded[canaries - most])
+    each = 1 - (1 - confidence) / made.size
+    bounds = epsilon_lower_bound(correct, made, confidence=each, canaries=canaries, delta=delta)
+    best = bounds.argmax()
+    return OneRunAudit(
+        float(bounds[best]),
+        int(correct[best]),
+        int(made[best]),
+        canaries,
+        confidence,
+        delta,
+        made.size,
+    )
 
 
 def audit_in_one_run(
@@ -215,79 +305,22 @@ def audit_in_one_run(
     >>> 0.9 < found.epsilon < 1
     True
     """
-    confidence, delta = (
-        checks.concrete_probability("confidence", confidence),
-        checks.concrete_fraction("delta", delta),
-    )
-    shape, other = with_canary.batch_shape, without_canary.batch_shape
-    if len(shape) != 1 or other != shape:
-        raise ValueError(
-            f"with_canary and without_canary must have one batch shape (m,), got {shape} and "
-            f"{other}."
-        )
-    (canaries,) = shape
-    guesses = checks.static_integer(
-        "guesses", guesses, 1, canaries, must=f"an integer from 1 to the {canaries} canaries"
-    )
-    correct = int(correct_guesses(check_key(key), with_canary, without_canary, guesses))
-    bound = epsilon_lower_bound(
-        correct, guesses, confidence=confidence, canaries=canaries, delta=delta
-    )
-    return OneRunAudit(float(bound), correct, guesses, canaries, confidence, delta)
-
-
-def correct_guesses(
-    key: jax.Array, with_canary: Distribution, without_canary: Distribution, guesses: int
-) -> jax.Array:
-    """Return the number of correct guesses, int32, in a run of :func:`audit_in_one_run`."""
-    key_coins, key_in, key_out = jax.random.split(key, 3)
-    present = (jax.random.bits(key_coins, with_canary.batch_shape, jnp.uint32) & 1) == 1
-    # Not jitted as a whole, so that distributions of the same shapes share compiled programs.
-    draws = jnp.where(present, with_canary.sample(key_in), without_canary.sample(key_out))
-    return _correct(with_canary.log_prob(draws) - without_canary.log_prob(draws), present, guesses)
-
-
-@partial(jax.jit, static_argnames="guesses")
-def _correct(score: jax.Array, present: jax.Array, guesses: int) -> jax.Array:
-    sure = jnp.where(jnp.isnan(score), 0.0, jnp.abs(score))
+    shape = with_canary.batch_shape
+    if len(shape) != 1 or without_canary.batch_shape != shape:
+        raise ValueError("with_canary and without_canary must have one batch shape (m,).")
+    guesses = checks.static_integer("guesses", guesses, 1, shape[0])
+    key_coins, key_in, key_out = jax.random.split(check_key(key), 3)
+    present = np.asarray(jax.random.bits(key_coins, shape, "uint32")) % 2 == 1
+    draws = np.where(present, with_canary.sample(key_in), without_canary.sample(key_out))
+    score = np.subtract(with_canary.log_prob(draws), without_canary.log_prob(draws))
+    score = np.where(np.isnan(score), 0.0, score)
     # Rounded, so that ties are broken by the index: the last bits of a score depend on the grid of
     # floats of the draw.
-    largest = jnp.maximum(
-        jnp.max(jnp.where(jnp.isinf(sure), 0.0, sure)), jnp.finfo(sure.dtype).tiny
+    largest = np.max(np.abs(score), initial=1e-30, where=np.isfinite(score))
+    score = np.round(score / largest * 1024)
+    surest = np.argsort(-np.abs(score), kind="stable")[:guesses]
+    most = int(np.count_nonzero(score[surest] > 0))
+    ranks = np.argsort(np.argsort(score, kind="stable"))
+    return audit_scores(
+        ranks, present, guesses=[(most, guesses - most)], confidence=confidence, delta=delta
     )
-    chosen = jnp.argsort(-jnp.round(sure / largest * _STEPS), stable=True)[:guesses]
-    return jnp.sum((score[chosen] > 0) == present[chosen], dtype=jnp.int32)
-
-
-def _counts(
-    correct: ArrayLike, guesses: ArrayLike, canaries: int | None, delta: float
-) -> tuple[Array, Array]:
-    checks.concrete_fraction("delta", delta)
-    v, r = np.asarray(correct, np.float64), np.asarray(guesses, np.float64)
-    if not np.all((v >= 0) & (v <= r) & (v == np.round(v)) & (r == np.round(r))):
-        raise ValueError(f"correct must be integers from 0 to guesses, got {correct} of {guesses}.")
-    if delta > 0 and canaries is None:
-        raise ValueError(
-            "canaries must be given if delta > 0: the number of all canaries, also those without a "
-            "guess."
-        )
-    if canaries is not None and not np.all(r <= canaries):
-        raise ValueError(
-            f"guesses must be at most canaries, got guesses={guesses} and canaries={canaries}."
-        )
-    return v, r
-
-
-def _p_value(v: Array, r: Array, epsilon: Array, canaries: int | None, delta: float) -> Array:
-    right, slack = 1 / (1 + np.exp(-epsilon)), _ROUNDING + r * _ULP
-    tail = upper_tail(v, trials=r, probability=right)
-    found = tail * (1 + slack)
-    if delta > 0 and canaries is not None and v.max(initial=0) > 0:
-        i = np.arange(1, int(v.max()) + 1, dtype=np.float64)
-        fewer = upper_tail(v[..., None] - i, trials=r[..., None], probability=right[..., None]) * (
-            1 + slack[..., None]
-        )
-        found = found + 2 * canaries * delta * np.max(
-            (fewer - (tail * (1 - slack))[..., None]) / i, axis=-1
-        )
-    return np.minimum(found, 1.0)

@@ -1,8 +1,8 @@
 """Bounds on errors from the papers' theorems, to compare with exact errors.
 
 Privacy: nothing here draws. A bound of public numbers spends no privacy; a bound that reads data is
-not private, and for analysis only. A parameter out of range raises ``ValueError`` (an element of a
-JAX array gives NaN); arrays broadcast.
+not private, and for analysis only. Bounds are float64 of NumPy, computed on the host: arrays
+broadcast, and a public number out of range raises ``ValueError``.
 
 ``local_modulus`` has lower bounds: every private mechanism has an error of at least this much on a
 dataset or on one some changes away. On normal data at epsilon = 1, the exact error on the lower

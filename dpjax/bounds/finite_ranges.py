@@ -12,17 +12,17 @@ x'). Theorem 5 fails where f(x) is the smallest candidate, which the search cann
 from __future__ import annotations
 
 from math import floor, log
+from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 
-from dpjax import checks
-from dpjax.mechanisms.candidates import num_candidates_over
+from dpjax.bounds.theorem import Count, Positive, Probability, data, reach, theorem
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
-def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
+@theorem
+def loss_bound(epsilon: Positive, *, num_candidates: Count, failure: Probability) -> float:
     """Return a bound on the loss of inverse sensitivity on candidates, in changes of the dataset.
 
     P[len(M(x)) >= (2/epsilon) * log(num_candidates / failure)] <= failure, where len(y) is the
@@ -34,12 +34,13 @@ def loss_bound(epsilon: float, *, num_candidates: int, failure: float) -> float:
     >>> round(loss_bound(1.0, num_candidates=100, failure=0.05), 2)
     15.2
     """
-    return 2 / checks.concrete_epsilon(epsilon) * log(num_candidates_over(failure, num_candidates))
+    return 2 / epsilon * log(num_candidates / failure)
 
 
+@theorem
 def local_sensitivity_error(
-    profile: SensitivityProfile, epsilon: float, *, num_candidates: int, failure: float
-) -> jax.Array:
+    profile: SensitivityProfile, epsilon: Positive, *, num_candidates: Count, failure: Probability
+) -> Any:
     """Return LS^k, a bound on the error of inverse sensitivity with probability ``1 - failure``.
 
     P[abs(M(x) - f(x)) <= LS^k(x)] >= 1 - failure for k = floor(:func:`loss_bound`), where LS^k(x)
@@ -64,19 +65,13 @@ def local_sensitivity_error(
     >>> float(local_sensitivity_error(profile, 2.0, num_candidates=1001, failure=0.05))
     9.0
     """
-    if not profile.integer_levels or profile.step is not None:
-        raise ValueError(
-            "profile must have integer levels and bounds, but has fractional levels or steps."
-        )
     k = floor(loss_bound(epsilon, num_candidates=num_candidates, failure=failure))
-    sides = (
-        jnp.abs(side[..., min(k, side.shape[-1] - 1)] - side[..., 0])
-        for side in (profile.upper, profile.lower)
-    )
-    return jnp.maximum(*sides)
+    distance, changes = reach(profile)
+    return np.max(np.where(changes <= k, abs(distance), 0.0), axis=-1)
 
 
-def shifted_interval(down: DownSensitivity, *, tau: float) -> tuple[jax.Array, jax.Array]:
+@theorem
+def shifted_interval(down: DownSensitivity, *, tau: Positive) -> tuple[Any, Any]:
     """Return the interval [f(x) - DS^(2 tau)(x), f(x)].
 
     It bounds the shifted mechanisms on candidates. With ``tau = shift_for(...)``,
@@ -98,4 +93,4 @@ def shifted_interval(down: DownSensitivity, *, tau: float) -> tuple[jax.Array, j
     >>> [float(end) for end in shifted_interval(down, tau=10)]
     [79.0, 99.0]
     """
-    return down.at(floor(2 * checks.concrete_positive("tau", tau))), down.value
+    return data("down", down.at(floor(2 * tau))), data("down", down.value)

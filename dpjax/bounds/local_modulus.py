@@ -30,21 +30,19 @@ epsilon)), is smaller for every k > 1.
 
 from __future__ import annotations
 
-from functools import reduce
-from itertools import starmap
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-from jax.typing import ArrayLike
+import numpy as np
 
-from dpjax import checks
+from dpjax.bounds.theorem import NotNegative, Positive, data, reach, theorem
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
+@theorem
 def lower_bound(
-    profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLike, *, delta: ArrayLike = 0.0
-) -> jax.Array:
+    profile: SensitivityProfile | DownSensitivity, epsilon: Positive, *, delta: NotNegative = 0.0
+) -> Any:
     """Return max over k of omega(k) s_k.
 
     It is a lower bound on the error of (epsilon, delta)-DP mechanisms. Every such mechanism has a
@@ -87,17 +85,19 @@ def lower_bound(
     >>> round(float(bound), 4), round(float(error / bound), 4)
     (0.3679, 5.4366)
     """
-    sides = _reached(profile)
-    return _bound(
-        sides,
-        checks.positive("epsilon", epsilon, profile.dtype),
-        checks.nonnegative("delta", delta, profile.dtype),
-    )
+    distance, changes = _modulus(profile)
+    rate = np.expand_dims(epsilon, -1)
+    lost = np.expand_dims(delta, -1)
+    one, many = np.exp(-rate), -np.floor(changes / 2) * rate
+    middle = np.where(changes % 2 == 0, 0.5, (1 - lost) * one / (1 + one))
+    share = np.exp(many) * middle - lost * one * np.expm1(many) / np.expm1(-rate)
+    return np.max(distance * np.maximum(share, 0.0), axis=-1)
 
 
+@theorem
 def bounded_range_lower_bound(
-    profile: SensitivityProfile | DownSensitivity, epsilon: ArrayLike
-) -> jax.Array:
+    profile: SensitivityProfile | DownSensitivity, epsilon: Positive
+) -> Any:
     """Return max over k of omega(k) / (1 + exp(k epsilon/2)).
 
     It holds for mechanisms of epsilon-bounded range. It is up to twice :func:`lower_bound`, and
@@ -113,42 +113,21 @@ def bounded_range_lower_bound(
     >>> round(float(bounded_range_lower_bound(profile, 1.0)), 4)
     0.5473
     """
-    return _bound(_reached(profile), checks.positive("epsilon", epsilon, profile.dtype), None)
+    distance, changes = _modulus(profile)
+    odds = np.exp(-changes * np.expand_dims(epsilon, -1) / 2)
+    return np.max(distance * odds / (1 + odds), axis=-1)
 
 
-def _reached(profile: SensitivityProfile | DownSensitivity) -> list[tuple[jax.Array, jax.Array]]:
-    """Return pairs of reached values and numbers of changes, for each known side.
-
-    Values go outwards.
-    """
+def _modulus(profile: SensitivityProfile | DownSensitivity) -> tuple[Any, Any]:
+    """Return how far changes move the statistic, and by how many changes."""
     if isinstance(profile, DownSensitivity):
-        return [(profile.values, jnp.arange(profile.values.shape[-1], dtype=profile.dtype))]
-    checks.instance("a lower bound", profile, SensitivityProfile, "such as dpjax.median(...)")
-    if not profile.integer_levels or profile.step is not None or profile.reached == "bounds":
+        values = data("profile", profile.values)
+        return values[..., :1] - values, np.arange(values.shape[-1])
+    distance, changes = reach(profile)
+    if profile.reached == "bounds":
         raise ValueError(
-            "profile must have values that datasets reach, but has fractional levels or steps, or "
-            "only bounds what is reached, as radii and truncated profiles do: use the untruncated "
-            "profile of a statistic, or set reached='extremes' in your own."
+            "profile must have values that datasets reach, but radii and truncated profiles only "
+            "bound them: use the whole profile of a statistic, or set reached='extremes' in your "
+            "own."
         )
-    return [(profile.upper, profile.upper_levels), (profile.lower, profile.lower_levels)]
-
-
-@jax.jit
-def _bound(
-    sides: list[tuple[jax.Array, jax.Array]], epsilon: jax.Array, delta: jax.Array | None
-) -> jax.Array:
-    """Return the largest bound over both sides; delta is None for a bounded range."""
-    rate = epsilon[..., None]
-
-    def side(values: jax.Array, changes: jax.Array) -> jax.Array:
-        if delta is None:
-            share = jax.nn.sigmoid(-changes * rate / 2)
-        else:
-            lost, half = delta[..., None], jnp.floor(changes / 2)
-            middle = jnp.where(changes == 2 * half, 0.5, (1 - lost) * jax.nn.sigmoid(-rate))
-            share = jnp.exp(-half * rate) * middle + lost * jnp.expm1(-half * rate) / jnp.expm1(
-                rate
-            )
-        return jnp.max(jnp.abs(values - values[..., :1]) * jnp.maximum(share, 0.0), axis=-1)
-
-    return reduce(jnp.maximum, starmap(side, sides))
+    return abs(distance), changes

@@ -17,12 +17,17 @@ from __future__ import annotations
 
 from math import ceil, comb, floor, log, sqrt
 
-from dpjax import checks
-from dpjax.metric_privacy.lipschitz import unit_price
+from dpjax.bounds.theorem import Count, NotNegative, Positive, Probability, theorem
 
 
+@theorem
 def exponential_shortfall(
-    num_candidates: int, *, scale: float, failure: float, num_best: int = 1, mismatch: float = 0.0
+    num_candidates: Count,
+    *,
+    scale: Positive,
+    failure: Probability,
+    num_best: Count = 1,
+    mismatch: NotNegative = 0.0,
 ) -> float:
     """Return a bound on the difference between the largest score u' and the score of a draw.
 
@@ -35,30 +40,24 @@ def exponential_shortfall(
     >>> round(exponential_shortfall(8, scale=0.5, failure=0.05), 4)
     5.0752
     """
-    _check(
-        num_candidates=num_candidates,
-        num_best=num_best,
-        scale=scale,
-        failure=failure,
-        mismatch=mismatch,
-    )
     if num_best > num_candidates:
         raise ValueError(
             f"num_best must be at most num_candidates, got {num_best} of {num_candidates}."
         )
-    return float(mismatch + 2 * scale * (log(num_candidates / num_best) - log(failure)))
+    return mismatch + 2 * scale * (log(num_candidates / num_best) - log(failure))
 
 
+@theorem
 def small_db_error(
-    num_records: float,
+    num_records: Positive,
     *,
-    num_elements: int,
-    num_queries: int,
-    scale: float,
-    size: int,
-    failure: float,
-    spread: float = 1.0,
-    mismatch: float = 0.0,
+    num_elements: Count,
+    num_queries: Count,
+    scale: Positive,
+    size: Count,
+    failure: Probability,
+    spread: Positive = 1.0,
+    mismatch: NotNegative = 0.0,
 ) -> float:
     """Return a bound on the largest error of SmallDB's answers.
 
@@ -75,21 +74,20 @@ def small_db_error(
     >>> round(error, 3)
     34.825
     """
-    _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, size=size)
-    _check(scale=scale, failure=failure, mismatch=mismatch, spread=spread)
     best = spread * sqrt(log(2 * num_queries) / (2 * size))
     choices = log(comb(num_elements + size - 1, size))
-    return float(num_records * (mismatch + best) + 2 * scale * (choices - log(failure)))
+    return num_records * (mismatch + best) + 2 * scale * (choices - log(failure))
 
 
+@theorem
 def small_db_bound(
-    num_records: float,
+    num_records: Positive,
     *,
-    num_elements: int,
-    num_queries: int,
-    scale: float,
-    failure: float,
-    mismatch: float = 0.0,
+    num_elements: Count,
+    num_queries: Count,
+    scale: Positive,
+    failure: Probability,
+    mismatch: NotNegative = 0.0,
 ) -> float:
     """Return a bound on the largest error of SmallDB's answers at its default size.
 
@@ -105,41 +103,47 @@ def small_db_bound(
     >>> round(small_db_bound(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 3)
     32.924
     """
-    _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries)
-    _check(scale=scale, failure=failure, mismatch=mismatch)
-    unit = unit_price("small_db", num_elements, num_queries, failure)
-    return float(num_records * mismatch + unit * (scale * num_records**2) ** (1 / 3))
-
-
-def small_db_alpha(
-    num_records: float, *, num_elements: int, num_queries: int, scale: float, failure: float
-) -> float:
-    """Return the alpha of Theorem 6, (c gamma / n)^(1/3); see :func:`small_db_bound`.
-
-    Above 1 it is vacuous.
-
-    >>> round(small_db_alpha(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 5)
-    0.32924
-    """
-    bound = small_db_bound(
+    alpha = small_db_alpha(
         num_records,
         num_elements=num_elements,
         num_queries=num_queries,
         scale=scale,
         failure=failure,
     )
-    return bound / num_records
+    return num_records * (mismatch + alpha)
 
 
-def mwem_error(
-    num_records: float,
+@theorem
+def small_db_alpha(
+    num_records: Positive,
     *,
-    num_elements: int,
-    num_queries: int,
-    scale: float,
-    rounds: int,
-    failure: float | None = None,
-    mismatch: float = 0.0,
+    num_elements: Count,
+    num_queries: Count,
+    scale: Positive,
+    failure: Probability,
+) -> float:
+    """Return the alpha of Theorem 6, (c gamma / num_records)^(1/3); see :func:`small_db_bound`.
+
+    Above 1 it is vacuous.
+
+    >>> round(small_db_alpha(100, num_elements=3, num_queries=3, scale=0.1, failure=0.05), 5)
+    0.32924
+    """
+    choices = max(log(num_queries), log(2 * num_queries) / 2)
+    gamma = 4 * (4 * log(num_elements) * choices + log(num_elements) - log(failure))
+    return (scale * gamma / num_records) ** (1 / 3)
+
+
+@theorem
+def mwem_error(
+    num_records: Positive,
+    *,
+    num_elements: Count,
+    num_queries: Count,
+    scale: Positive,
+    rounds: Count,
+    failure: Probability = None,
+    mismatch: NotNegative = 0.0,
 ) -> float:
     """Return a bound on the largest error of MWEM's answers after T ``rounds``.
 
@@ -154,18 +158,15 @@ def mwem_error(
     >>> round(mwem_error(1000, num_elements=20, num_queries=200, scale=0.1, rounds=10), 2)
     1147.65
     """
-    _check(
-        num_records=num_records, num_elements=num_elements, num_queries=num_queries, rounds=rounds
-    )
-    _check(scale=scale, failure=0.5 if failure is None else failure, mismatch=mismatch)
     nats = log(num_queries) if failure is None else log(2 * rounds / failure)
-    learned = 2 * num_records * sqrt(log(num_elements) / rounds)
-    return float(
-        num_records * mismatch + learned + rounds * scale * (4 * log(num_queries) + 6 * nats)
-    )
+    learned = mismatch + 2 * sqrt(log(num_elements) / rounds)
+    return num_records * learned + rounds * scale * (4 * log(num_queries) + 6 * nats)
 
 
-def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scale: float) -> int:
+@theorem
+def mwem_rounds(
+    num_records: Positive, *, num_elements: Count, num_queries: Count, scale: Positive
+) -> int:
     """Return the number of rounds T that minimizes the bound of Theorem 8.
 
     The failure probability is 2T/K, for K >= 2. It is the better of the integers around (n^2 log N
@@ -175,7 +176,6 @@ def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scal
     >>> mwem_rounds(10_000, num_elements=20, num_queries=200, scale=0.1)
     220
     """
-    _check(num_records=num_records, num_elements=num_elements, num_queries=num_queries, scale=scale)
     if num_queries < 2:
         raise ValueError(
             f"num_queries must be at least 2, as for 1 the bound has no minimum; got {num_queries}."
@@ -183,26 +183,6 @@ def mwem_rounds(num_records: float, *, num_elements: int, num_queries: int, scal
     best = (num_records**2 * log(num_elements) / (100 * scale**2 * log(num_queries) ** 2)) ** (
         1 / 3
     )
-
-    def error(rounds: int) -> float:
-        return mwem_error(
-            num_records,
-            num_elements=num_elements,
-            num_queries=num_queries,
-            scale=scale,
-            rounds=rounds,
-        )
-
-    return min((max(1, floor(best)), max(1, ceil(best))), key=error)
-
-
-def _check(**numbers: float) -> None:
-    for name, value in numbers.items():
-        if name in ("num_elements", "num_queries", "num_candidates", "num_best", "size", "rounds"):
-            checks.static_integer(name, value, 1)
-        elif name == "failure":
-            checks.concrete_probability(name, value)
-        elif name == "mismatch":
-            checks.concrete_nonnegative(name, value)
-        else:
-            checks.concrete_positive(name, value)
+    facts = {"num_elements": num_elements, "num_queries": num_queries, "scale": scale}
+    near = max(1, floor(best)), max(1, ceil(best))
+    return min(near, key=lambda rounds: mwem_error(num_records, rounds=rounds, **facts))

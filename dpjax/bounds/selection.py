@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from math import e, log, sqrt
 
-from dpjax import checks
+from dpjax.bounds.theorem import Count, Positive, theorem
 from dpjax.mechanisms import tree_rounds
-from dpjax.mechanisms.decisions import noise_of
 
 GAUSSIAN_WORST = 0.169971207479904  # max of v P[N(0, 1) >= v], at v = 0.7518
 LAPLACE_WORST = 1 / (2 * e)  # max of v e^-v / 2, at v = 1
 
 
+@theorem
 def noisy_tree_excess(
-    num_candidates: int,
+    num_candidates: Count,
     *,
-    epsilon: float | None = None,
-    zcdp: float | None = None,
-    sensitivity: float = 1.0,
+    epsilon: Positive = None,
+    zcdp: Positive = None,
+    sensitivity: Positive = 1.0,
 ) -> float:
     """Return a bound on the expected excess loss of the noisy tree.
 
@@ -40,18 +40,21 @@ def noisy_tree_excess(
     >>> round(noisy_tree_excess(1024, zcdp=0.5), 2), round(noisy_tree_excess(1024, epsilon=1.0), 2)
     (10.75, 36.79)
     """
-    noise, budget = noise_of(epsilon, zcdp)
-    rounds, cost = tree_rounds(num_candidates), checks.concrete_epsilon(budget)
-    unit = checks.concrete_positive("sensitivity", sensitivity)
-    worst = (
-        sqrt(rounds / (2 * cost)) * GAUSSIAN_WORST
-        if noise == "gaussian"
-        else rounds / cost * LAPLACE_WORST
-    )
-    return 2 * rounds * worst * unit
+    if (epsilon is None) == (zcdp is None):
+        raise ValueError(
+            "exactly one of epsilon (Laplace noise) and zcdp (Gaussian noise) must be given."
+        )
+    rounds = tree_rounds(num_candidates)
+    most = 2 * rounds * sensitivity
+    if zcdp is None:
+        return most * rounds / epsilon * LAPLACE_WORST
+    return most * sqrt(rounds / (2 * zcdp)) * GAUSSIAN_WORST
 
 
-def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: float = 1.0) -> float:
+@theorem
+def exponential_excess(
+    num_candidates: Count, epsilon: Positive, *, sensitivity: Positive = 1.0
+) -> float:
     """Return a bound on the expected excess loss of a selection.
 
     It holds for the exponential mechanism and permute and flip. It is (2 sensitivity / epsilon) log
@@ -63,10 +66,4 @@ def exponential_excess(num_candidates: int, epsilon: float, *, sensitivity: floa
     >>> round(exponential_excess(1024, 1.0), 2)
     13.86
     """
-    size = checks.static_integer("num_candidates", num_candidates, 1)
-    return (
-        2
-        * checks.concrete_positive("sensitivity", sensitivity)
-        / checks.concrete_epsilon(epsilon)
-        * log(size)
-    )
+    return 2 * sensitivity / epsilon * log(num_candidates)

@@ -89,25 +89,25 @@ class Interval(NamedTuple):
         return on_device(concrete)
 
 
-_FINITE = Interval("finite", -inf, inf)
-_POSITIVE = Interval("finite and positive", 0, inf)
-_NONNEGATIVE = Interval("finite and not negative", 0, inf, "[)")
-_ABOVE_ONE = Interval("finite and above 1", 1, inf)
-_PROBABILITY = Interval("strictly between 0 and 1", 0, 1)
-_FRACTION = Interval("at least 0 and below 1", 0, 1, "[)")
-_PROPORTION = Interval("above 0 and at most 1", 0, 1, "(]")
+FINITE = Interval("finite", -inf, inf)
+POSITIVE = Interval("finite and positive", 0, inf)
+NONNEGATIVE = Interval("finite and not negative", 0, inf, "[)")
+ABOVE_ONE = Interval("finite and above 1", 1, inf)
+PROBABILITY = Interval("strictly between 0 and 1", 0, 1)
+FRACTION = Interval("at least 0 and below 1", 0, 1, "[)")
+PROPORTION = Interval("above 0 and at most 1", 0, 1, "(]")
 
-finite = _FINITE.array
-positive = _POSITIVE.array
-nonnegative = _NONNEGATIVE.array
-above_one = _ABOVE_ONE.array
-proportion = _PROPORTION.array
+finite = FINITE.array
+positive = POSITIVE.array
+nonnegative = NONNEGATIVE.array
+above_one = ABOVE_ONE.array
+proportion = PROPORTION.array
 
-concrete_positive = _POSITIVE.single
-concrete_nonnegative = _NONNEGATIVE.single
-concrete_probability = _PROBABILITY.single
-concrete_fraction = _FRACTION.single
-concrete_proportion = _PROPORTION.single
+concrete_positive = POSITIVE.single
+concrete_nonnegative = NONNEGATIVE.single
+concrete_probability = PROBABILITY.single
+concrete_fraction = FRACTION.single
+concrete_proportion = PROPORTION.single
 concrete_epsilon = partial(concrete_positive, "epsilon")
 concrete_delta = partial(concrete_probability, "delta")
 

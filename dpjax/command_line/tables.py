@@ -14,10 +14,8 @@ from typing import Any
 import polars as pl
 
 from dpjax import frames
-from dpjax.accounting import PrivacyFilter
-from dpjax.accounting.ledger import left_text
+from dpjax.accounting import Ledger, PrivacyFilter
 from dpjax.command_line import files
-from dpjax.command_line.ledger import NotedLedger
 from dpjax.command_line.options import given, statistics
 
 _SHARED = ("by", "unit", "per_unit", "max_groups", "neighbors", "epsilon", "draws", "mechanism")
@@ -45,11 +43,11 @@ def answer(asked: argparse.Namespace) -> str:
     if asked.dry_run:
         lines = ["dry run: no record was read, and nothing was spent", f"cost: {planned}"]
         if budget is not None:
-            fits = "fits" if budget.allows(planned, {"unit": asked.unit}) else "does not fit"
-            lines.append(f"ledger: {left_text(budget)}; this {fits}")
+            fits = "fits" if budget.fits(planned, {"unit": asked.unit}) else "does not fit"
+            lines.append(f"ledger: {budget}; this {fits}")
         return "\n".join(lines)
     found = frames.release(frame, **options, budget=budget)
-    return _text(asked, found, {} if budget is None else {"ledger": left_text(budget)})
+    return _text(asked, found, {} if budget is None else {"ledger": str(budget)})
 
 
 def _dtype(asked: argparse.Namespace) -> Any:
@@ -83,7 +81,7 @@ def _groups(asked: argparse.Namespace, dtypes: Any) -> Any:
     return labels
 
 
-def _budget(asked: argparse.Namespace) -> NotedLedger | PrivacyFilter | None:
+def _budget(asked: argparse.Namespace) -> Ledger | PrivacyFilter | None:
     """Return the ledger; for a dry run of one that does not exist, the same budget in memory."""
     if asked.ledger is None:
         if given(asked, ["total_epsilon", "total_delta", "note"]):
@@ -96,12 +94,10 @@ def _budget(asked: argparse.Namespace) -> NotedLedger | PrivacyFilter | None:
     try:
         if totals and asked.dry_run and not os.path.exists(asked.ledger):
             return PrivacyFilter(**totals, mechanism_delta=delta / 2)
-        ledger = NotedLedger(asked.ledger, **totals)
+        return Ledger(asked.ledger, **totals).noted(asked.note, file=asked.file)
     except ValueError as error:  # such as one on epsilon, which is not that of the release
         wrong = re.sub(r"\b(epsilon|delta)(=| (?=must))", r"total_\1=", str(error))
         raise ValueError(wrong) from None
-    ledger.noted = {"file": asked.file} | given(asked, ["note"])
-    return ledger
 
 
 def _text(

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 # Of the integral of r exp(-s r), from the highest power of s; the next one is below 1e-17 at s = 1.
 _FIRST_MOMENT = [(-1) ** k / (factorial(k) * (k + 2)) for k in reversed(range(18))]
-_LONG = 64.0  # an exponential tail holds less than a rounding error beyond this many means
 
 
 @jax.custom_jvp
@@ -84,33 +83,3 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, s: jax.Array) -> jax.
     rest = jnp.maximum(rest, jnp.finfo(rest.dtype).tiny)  # its logarithm has a derivative
     log_rest = jnp.where(high, jnp.log(rest), jnp.log1p(low))
     return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, s), 1.0))
-
-
-def log_integral(slope: jax.Array, length: jax.Array) -> jax.Array:
-    """Return the log of the integral of e^(slope t) over [0, length].
-
-    ``length`` may be infinite; then the result is infinite unless the slope is negative.
-    """
-    finite = _finite(slope, length)
-    there = ~(finite <= 0)
-    log_length = jnp.where(there, jnp.log(jnp.where(there, finite, 1.0)), -jnp.inf)
-    log_height = jnp.maximum(slope, 0.0) * finite
-    value = log_length + log_height + jnp.log(mass_fraction(jnp.abs(slope) * finite))
-    return jnp.where((length == jnp.inf) & (slope >= 0), jnp.inf, value)
-
-
-def mean_position(slope: jax.Array, length: jax.Array) -> jax.Array:
-    """Return the mean of t under the density proportional to e^(slope t) on [0, length].
-
-    An infinite ``length`` needs a negative slope.
-    """
-    finite = _finite(slope, length)
-    from_near = mean_fraction(jnp.abs(slope) * finite)
-    return finite * jnp.where(slope > 0, 1 - from_near, from_near)
-
-
-def _finite(slope: jax.Array, length: jax.Array) -> jax.Array:
-    """Return the length, or a finite one that has the mass of a density that falls for ever."""
-    endless = length == jnp.inf
-    steep = jnp.where(endless & (slope < 0), -slope, 1.0)
-    return jnp.where(endless, _LONG / steep, length)

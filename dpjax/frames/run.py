@@ -17,8 +17,8 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
+from dpjax.accounting.filters import Budget, charge
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors
 from dpjax.frames.persons import PerUnit, grid_of_records, rule_of
 from dpjax.frames.private_groups import PrivateGroups

@@ -65,35 +65,57 @@ name of the neighbor relation if that argument does not determine it.
 
 from __future__ import annotations
 
-from dpjax.mechanisms._above_threshold import AboveThreshold, above_threshold
-from dpjax.mechanisms._best_of import best_of, best_of_distribution, negative_binomial, poisson
-from dpjax.mechanisms._bounded_loss import bounded_loss, bounded_loss_distribution, loss_margin
-from dpjax.mechanisms._bounded_noise_laplace import bounded_noise_laplace
-from dpjax.mechanisms._decomposable_exponential import decomposable_exponential
-from dpjax.mechanisms._duff import duff
-from dpjax.mechanisms._exponential import exponential
-from dpjax.mechanisms._gaussian import gaussian, spherical_gaussian
-from dpjax.mechanisms._inverse_sensitivity import inverse_sensitivity
 from dpjax.mechanisms._joint_quantiles import joint_quantiles
-from dpjax.mechanisms._k_norm import k_norm
-from dpjax.mechanisms._laplace import laplace
-from dpjax.mechanisms._never_fail import never_fail, never_fail_distribution
-from dpjax.mechanisms._noisy_binary_search import (
+from dpjax.mechanisms.line import (
+    duff,
+    inverse_sensitivity,
+    piecewise_laplace,
+    shift_for,
+    shifted_inverse,
+)
+from dpjax.mechanisms.noise import (
+    bounded_noise_laplace,
+    gaussian,
+    k_norm,
+    laplace,
+    spherical_gaussian,
+    subsampled_laplace,
+)
+from dpjax.mechanisms.repeat import (
+    best_of,
+    best_of_distribution,
+    bounded_loss,
+    bounded_loss_distribution,
+    loss_margin,
+    negative_binomial,
+    never_fail,
+    never_fail_distribution,
+    poisson,
+)
+from dpjax.mechanisms.selection import (
+    decomposable_exponential,
+    exponential,
+    permute_and_flip,
+    stand_out,
+)
+from dpjax.mechanisms.smooth import (
+    ProposeTestRelease,
+    cauchy_tail_bound,
+    optimal_beta,
+    optimal_sigma,
+    propose_test_release,
+    smooth_cauchy,
+    smooth_laplace,
+    smooth_laplace_log_normal,
+)
+from dpjax.mechanisms.threshold import AboveThreshold, above_threshold
+from dpjax.mechanisms.tree import (
     noisy_binary_search,
+    noisy_tree,
     search_rounds,
     search_shift_for,
+    tree_rounds,
 )
-from dpjax.mechanisms._noisy_tree import noisy_tree, tree_rounds
-from dpjax.mechanisms._optimal_beta import optimal_beta
-from dpjax.mechanisms._permute_and_flip import permute_and_flip
-from dpjax.mechanisms._piecewise_laplace import piecewise_laplace
-from dpjax.mechanisms._propose_test_release import ProposeTestRelease, propose_test_release
-from dpjax.mechanisms._shifted_inverse import shift_for, shifted_inverse
-from dpjax.mechanisms._smooth_cauchy import cauchy_tail_bound, smooth_cauchy
-from dpjax.mechanisms._smooth_laplace import smooth_laplace
-from dpjax.mechanisms._smooth_laplace_log_normal import optimal_sigma, smooth_laplace_log_normal
-from dpjax.mechanisms._stand_out import stand_out
-from dpjax.mechanisms._subsampled_laplace import subsampled_laplace
 
 __all__ = [
     "AboveThreshold",

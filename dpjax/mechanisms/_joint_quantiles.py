@@ -20,7 +20,7 @@ d to d + 1 (``distributions/_joint_quantiles.py``, where c is exp(-600)).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +29,12 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions._joint_quantiles import JointQuantiles
+from dpjax.mechanisms.mechanism import Amount, Positive, mechanism
 from dpjax.numerics.arrays import fits
 from dpjax.sensitivity.sorted_records import SortedRecords
+
+Asked = Annotated[SortedRecords, "from dpjax.quantiles"]
 
 
 def _count_share(asked: SortedRecords, public_n: ArrayLike | None) -> float:
@@ -42,8 +44,8 @@ def _count_share(asked: SortedRecords, public_n: ArrayLike | None) -> float:
     return 1 / 5 if len(asked.levels) <= 4 else 1 / 8
 
 
-def guarantee(
-    asked: SortedRecords, epsilon: float, *, public_n: ArrayLike | None = None
+def _guarantee(
+    asked: SortedRecords, epsilon: Amount, *, public_n: ArrayLike | None = None
 ) -> Guarantee:
     """Return the guarantee of one draw of :func:`joint_quantiles`, for all quantiles together.
 
@@ -61,19 +63,18 @@ def guarantee(
         SortedRecords,
         "from dpjax.quantiles: the guarantee depends on the relation and the number of levels",
     )
-    cost = checks.concrete_epsilon(epsilon)
-    count = cost * _count_share(asked, public_n)
+    count = epsilon * _count_share(asked, public_n)
     if count == 0:
-        return Guarantee(cost, cost, asked.neighbors)
+        return Guarantee(epsilon, epsilon, asked.neighbors)
     # The interval of the losses of the joint draw depends on the noisy number: ranges do not add
     # up, but their ends do.
-    zcdp = count**2 / 2 + (cost - count) ** 2 / 8
-    return Guarantee(cost, 2 * cost, asked.neighbors, 0.0, zcdp)
+    zcdp = count**2 / 2 + (epsilon - count) ** 2 / 8
+    return Guarantee(epsilon, 2 * epsilon, asked.neighbors, 0.0, zcdp)
 
 
-@with_guarantee(guarantee)
+@mechanism(_guarantee)
 def joint_quantiles(
-    asked: SortedRecords, epsilon: ArrayLike, *, public_n: ArrayLike | None = None
+    asked: Asked, epsilon: Positive, *, public_n: ArrayLike | None = None
 ) -> JointQuantiles:
     """Return the joint distribution of all requested quantiles, under one epsilon.
 
@@ -113,27 +114,25 @@ def joint_quantiles(
     >>> bool((error < 4).all())
     True
     """
-    checks.instance("joint_quantiles", asked, SortedRecords, "from dpjax.quantiles")
     if public_n is not None and asked.neighbors == "swap":
         raise ValueError(
             "public_n is only for add_remove neighbors: under swap the number of records is public."
         )
-    given = checks.positive("epsilon", epsilon, asked.dtype)
     public = asked.num_records if public_n is None else public_n
     xp: Any = jnp if isinstance(public, jax.Array) else np
     most, share = max(asked.values.shape[-1], 1), _count_share(asked, public_n)
     number = xp.clip(public, 1, most)
     if not jnp.issubdtype(number.dtype, jnp.integer):
         raise ValueError(f"public_n must be integers, got dtype {number.dtype}.")
-    fits(asked.batch_shape, epsilon=given.shape, public_n=number.shape)
+    fits(asked.batch_shape, epsilon=jnp.shape(epsilon), public_n=number.shape)
     return JointQuantiles(
         asked.values,
         asked.num_records,
         asked.lower,
         asked.upper,
-        given * ((1 - share) / (4 if asked.neighbors == "swap" else 2)),
+        jnp.multiply(epsilon, (1 - share) / (4 if asked.neighbors == "swap" else 2)),
         None if share else jnp.asarray(number, jnp.int32),
-        given * share if share else None,
+        jnp.multiply(epsilon, share) if share else None,
         levels=asked.levels,
         resolution=asked.resolution,
     )

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -40,9 +40,11 @@ from dpjax.numerics.arrays import concatenate, fits
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity import SensitivityProfile, VectorProfile
 
+Profile = Annotated[
+    SensitivityProfile | VectorProfile, "from a statistic of data, such as dpjax.median(x, ...)"
+]
 Support = Literal["restricted", "extended"]
 Costs = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
-PROFILES = "from a statistic of data, such as dpjax.median(x, ...)"
 
 
 def is_given(rho: ArrayLike) -> bool:
@@ -50,29 +52,30 @@ def is_given(rho: ArrayLike) -> bool:
     return isinstance(rho, jax.Array) or bool(np.any(np.asarray(rho) != 0))
 
 
-def distribution_on_line(
-    profile: SensitivityProfile,
+def distribution_of(
+    profile: SensitivityProfile | VectorProfile,
     epsilon: ArrayLike,
+    costs: Costs,
     *,
-    piece_costs: Costs,
     flat_cost: float,
-    rho: ArrayLike,
-    support: Support,
-) -> PiecewiseExponential | Rounded:
+    rho: ArrayLike = 0.0,
+    support: Support = "restricted",
+) -> PiecewiseExponential | Rounded | Radial:
     """Return the distribution of a profile with density proportional to exp(-epsilon/2 * cost).
 
     Steps of the profile become tails whose cost rises by 1 a step. A profile with a resolution has
-    a distribution on its multiples, as described in the module docstring.
+    a distribution on its multiples, as described in the module docstring; that of a vector one in
+    shells, with the costs at the ends of the shells.
 
     Args:
         profile: a profile of any batch shape.
-        epsilon: positive.
-        piece_costs: a function from levels, ``(..., m+1)``, to the costs at the left and at the
-            right end of the m pieces between them, ``(..., m)`` each.
+        epsilon: positive, an array of the dtype of the profile.
+        costs: a function from levels, ``(..., m+1)``, to the costs at the left and at the right end
+            of the m pieces between them, ``(..., m)`` each.
         flat_cost: the cost within ``rho`` of the value if one change can move it; each further
             change that is needed lowers it by 1. With a resolution, the cost of the value itself.
         rho: nonnegative; shifts both sides outwards, which leaves a flat piece of length 2 rho
-            around the value.
+            around the value. Only for a profile on the real line, like ``support``.
         support: ``"restricted"`` conditions on the profile's range, the same for every dataset;
             ``"extended"`` adds rho on either side.
 
@@ -80,39 +83,60 @@ def distribution_on_line(
         No guarantee by itself: epsilon-DP and epsilon-bounded-range hold if the cost changes by at
         most 1 between neighbors, which the mechanism that defines the costs must show for a flat
         piece of ``flat_cost``. For lower costs at a greater depth see ``SensitivityProfile.depth``.
+        In shells, let u(y) be the index of the ball whose surface contains y, interpolated linearly
+        in the norm between two balls. Lemma 5.2 of Durfee (2025) shows that u changes by at most 1
+        between neighbors. So does a cost g(u) if g is nondecreasing with g(u + 1) <= g(u) + 1:
+        piecewise Laplace has g(u) = u, and inverse sensitivity g(u) = ceil(u) in the k shells and
+        g(u) = u beyond them.
     """
     checks.one_of("support", support, ("restricted", "extended"))
-    rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
-    smooth = is_given(rho)
-    if profile.resolution is not None:
-        if profile.support is None:
-            raise ValueError(
-                "profile must have a bounded support; for a count, which has equal unbounded "
-                "steps, use dpjax.laplace."
-            )
-        if smooth or support != "restricted":
-            raise ValueError(
-                "rho and support must not be given for a profile with a resolution, whose draws "
-                "are its multiples."
-            )
-        return _on_grid(profile, rate, piece_costs, flat_cost)
-    radius = checks.nonnegative("rho", rho, profile.dtype) if smooth else None
-    fits(profile.batch_shape, epsilon=rate.shape, rho=() if radius is None else radius.shape)
-    return _distribution(profile, rate, radius, piece_costs, flat_cost, support)
+    radius = checks.nonnegative("rho", rho, profile.dtype) if is_given(rho) else None
+    fits(profile.batch_shape, epsilon=jnp.shape(epsilon), rho=jnp.shape(rho))
+    on_line = isinstance(profile, SensitivityProfile) and profile.resolution is None
+    if not on_line and not (radius is None and support == "restricted"):
+        raise ValueError(
+            "rho and support must not be given for the profile of a vector or one with a "
+            "resolution, whose draws are its multiples."
+        )
+    if isinstance(profile, VectorProfile):
+        near, far = costs(jnp.arange(profile.radii.shape[-1], dtype=profile.dtype))
+        rate = jnp.divide(epsilon, 2)
+        return Radial(profile.value, profile.radii, near, far, rate, profile.step, p=profile.p)
+    if not on_line and profile.support is None:
+        raise ValueError(
+            "profile must have a bounded support; for a count, which has equal unbounded steps, "
+            "use dpjax.laplace."
+        )
+    return _on_line(profile, epsilon, radius, costs, flat_cost, support)
 
 
-@partial(jax.jit, static_argnames=("piece_costs", "flat_cost", "support"))
-def _distribution(
+@partial(jax.jit, static_argnames=("costs", "flat_cost", "support"))
+def _on_line(
     profile: SensitivityProfile,
-    rate: jax.Array,
+    epsilon: jax.Array,
     radius: jax.Array | None,
-    piece_costs: Costs,
+    costs: Costs,
     flat_cost: float,
     support: Support,
-) -> PiecewiseExponential:
+) -> PiecewiseExponential | Rounded:
+    """Return the distribution on the line, or on the multiples of the profile's resolution.
+
+    On multiples, the pieces are those of the rho-smooth distribution in units of the resolution,
+    with rho = 1/2: every edge lies between two integers, and the cost at the outer end of a cell is
+    that of the multiple in it. In piecewise Laplace all costs are 1 higher than in the module
+    docstring, which changes no probability.
+    """
+    resolution = profile.resolution
+    if resolution is not None:
+        values, step, bounds = jax.tree.map(
+            lambda value: to_multiples(value, resolution),
+            (profile.values, profile.step, profile.bounds),
+        )
+        profile = replace(profile, values=values, step=step, bounds=bounds, resolution=None)
+        radius, support = jnp.asarray(0.5, profile.dtype), "extended"
     limits, center = profile.support, profile.center
-    left, right = piece_costs(profile.levels)
-    edges = profile.values
+    left, right = costs(profile.levels)
+    edges, tails = profile.values, None
     if radius is not None:
         batch = jnp.broadcast_shapes(radius.shape, profile.batch_shape)
         shift = jnp.broadcast_to(radius, batch)[..., None]
@@ -124,58 +148,13 @@ def _distribution(
         )
         if support == "extended" and limits is not None:
             limits = limits[0] - radius, limits[1] + radius
-    tails = None
     if profile.step is not None:
         near, far = profile.levels[..., 0] + 1, profile.levels[..., -1] + 1
         tails = Tails(near, profile.step, far, profile.step)
-    distribution = PiecewiseExponential(edges, left, right, rate, tails)
+    found = PiecewiseExponential(edges, left, right, epsilon / 2, tails)
     beyond = profile.bounds is not None or (radius is not None and support == "restricted")
-    return distribution.restrict(*limits) if beyond and limits is not None else distribution
-
-
-@partial(jax.jit, static_argnames=("piece_costs", "flat_cost"))
-def _on_grid(
-    profile: SensitivityProfile,
-    rate: jax.Array,
-    piece_costs: Costs,
-    flat_cost: float,
-) -> Rounded:
-    """Return the distribution on the multiples of the profile's resolution.
-
-    Its pieces are those of the rho-smooth distribution in units of the resolution, with rho = 1/2:
-    every edge lies between two integers, and the cost at the outer end of a cell is that of the
-    multiple in it. In piecewise Laplace all costs are 1 higher than in the module docstring, which
-    changes no probability.
-    """
-    resolution = profile.resolution
-    assert resolution is not None
-    values, step, bounds = jax.tree.map(
-        lambda value: to_multiples(value, resolution),
-        (profile.values, profile.step, profile.bounds),
-    )
-    counted = replace(profile, values=values, step=step, bounds=bounds, resolution=None)
-    half = jnp.asarray(0.5, profile.dtype)
-    found = _distribution(counted, rate, half, piece_costs, flat_cost, "extended")
+    if beyond and limits is not None:
+        found = found.restrict(*limits)
+    if resolution is None:
+        return found
     return Rounded(found.edges, found.cost_left, found.cost_right, found.rate, resolution)
-
-
-def distribution_in_shells(
-    profile: VectorProfile, epsilon: ArrayLike, *, piece_costs: Costs, rho: ArrayLike, support: str
-) -> Radial:
-    """Return the density ~ exp(-epsilon/2 * cost) on R^d, with the costs at the ends of k shells.
-
-    ``rho`` and ``support`` are only for profiles on the real line.
-
-    Privacy:
-        Let u(y) be the index of the ball whose surface contains y, interpolated linearly in the
-        norm between two balls. Lemma 5.2 of Durfee (2025) shows that u changes by at most 1 between
-        neighbors. So does a cost g(u) if g is nondecreasing with g(u + 1) <= g(u) + 1: piecewise
-        Laplace has g(u) = u, and inverse sensitivity g(u) = ceil(u) in the k shells and g(u) = u
-        beyond them.
-    """
-    if is_given(rho) or support != "restricted":
-        raise ValueError("rho and support must not be given for the profile of a vector.")
-    rate = checks.positive("epsilon", epsilon, profile.dtype) / 2
-    fits(profile.batch_shape, epsilon=rate.shape)
-    near, far = piece_costs(jnp.arange(profile.radii.shape[-1], dtype=profile.dtype))
-    return Radial(profile.value, profile.radii, near, far, rate, profile.step, p=profile.p)

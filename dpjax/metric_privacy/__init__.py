@@ -29,8 +29,8 @@ mechanisms.
 
 Arguments that most functions share:
 
-    metric       a :class:`Metric` on the N elements; its batch broadcasts against that of the data
-                 (a sweep is ``metric * epsilon[:, None]``)
+    metric       a :class:`Metric` on the N elements: one NumPy matrix, checked once. For a sweep of
+                 epsilons divide the scales
     queries      float ``(..., K, N)``, finite and public: the value of each query at each element
                  except the null record (where it is 0). Invalid ones raise, or as JAX arrays make
                  their batch element NaN
@@ -41,12 +41,10 @@ Arguments that most functions share:
                  records; the remaining ones are null records
     num_records  n or a public guess of it, positive, ``(...)``
 
-Float draws are simulations, as everywhere outside ``dpjax.release``: they reveal low-order bits. Up
-to the draw, answers and scores are in float64: rounding moves them by at most 2^-44 n max |q|,
-which the scales do not include: it must be small compared to them. Pass large counts as integers:
-float32 is exact up to 2^24 only. A count above 2^40 is treated as 2^40, and the guarantee ends
-there; a query whose largest |value| is
-outside 1e-26 to 1e19 in float32 has no answer (NaN).
+Float draws are simulations, as everywhere outside ``dpjax.release``: they reveal low-order bits.
+Counts are floats: float32 is exact up to 2^24 only, so enable float64 for larger ones. A count
+above 2^40 is treated as 2^40, and the guarantee ends there. Answers are computed in float64 and
+rounded once, and so are the distances of scores from the best.
 
 The ``guarantee`` of a mechanism (``metric_laplace.guarantee``, and those of ``planar_laplace``,
 ``metric_exponential``, ``linear_selection``, ``small_db`` and ``mwem``) returns the guarantee of
@@ -56,57 +54,65 @@ its budgets, a selection of at most its budgets.
 
 from __future__ import annotations
 
-from dpjax.metric_privacy._linear_queries import LaplaceAnswers, metric_laplace
-from dpjax.metric_privacy._linear_selection import (
-    linear_selection,
-    metric_exponential,
-    selection_scale,
-)
 from dpjax.metric_privacy._multiplicative_weights import mwem
-from dpjax.metric_privacy._planar_laplace import nearest_point, planar_laplace
-from dpjax.metric_privacy._small_database import small_databases, small_db, small_db_size
-from dpjax.metric_privacy.attributes import from_dates, product, value_budgets, weighted_hamming
-from dpjax.metric_privacy.graphs import from_graph, spanning_tree
-from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.lipschitz import (
+from dpjax.metric_privacy.fitting import (
+    FittedMeans,
+    FittedQueries,
     LipschitzQueries,
     fit_lipschitz_queries,
+    fit_marginals,
+    fit_queries,
+    fit_statistics,
     lipschitz_envelope,
     lipschitz_queries,
     mismatch,
 )
-from dpjax.metric_privacy.loads import load
-from dpjax.metric_privacy.means import FittedMeans, fit_marginals, fit_statistics
-from dpjax.metric_privacy.metrics import Metric, fold_rows, from_budgets, uniform
-from dpjax.metric_privacy.points import from_points, point_metric
-from dpjax.metric_privacy.preprocessing import FittedQueries, fit_queries
+from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.laplace_noise import metric_laplace, nearest_point, planar_laplace
+from dpjax.metric_privacy.metric import Metric, from_budgets, uniform
 from dpjax.metric_privacy.scales import (
     OptimalScales,
     improvement_factor,
+    load,
     noise_scales,
     optimal_scales,
     parameter_selection,
     single_query_scale,
 )
-from dpjax.metric_privacy.thresholds import blowfish, smooth_threshold
-from dpjax.metric_privacy.validation import Report, validate
-from dpjax.metric_privacy.workloads import marginal_queries, range_queries
+from dpjax.metric_privacy.selection import (
+    linear_selection,
+    metric_exponential,
+    selection_scale,
+    small_databases,
+    small_db,
+    small_db_size,
+)
+from dpjax.metric_privacy.universes import (
+    blowfish,
+    from_dates,
+    from_graph,
+    from_points,
+    marginal_queries,
+    product,
+    range_queries,
+    smooth_threshold,
+    spanning_tree,
+    value_budgets,
+    weighted_hamming,
+)
 
 __all__ = [
     "FittedMeans",
     "FittedQueries",
-    "LaplaceAnswers",
     "LipschitzQueries",
     "Metric",
     "MetricGuarantee",
     "OptimalScales",
-    "Report",
     "blowfish",
     "fit_lipschitz_queries",
     "fit_marginals",
     "fit_queries",
     "fit_statistics",
-    "fold_rows",
     "from_budgets",
     "from_dates",
     "from_graph",
@@ -126,7 +132,6 @@ __all__ = [
     "optimal_scales",
     "parameter_selection",
     "planar_laplace",
-    "point_metric",
     "product",
     "range_queries",
     "selection_scale",
@@ -137,7 +142,6 @@ __all__ = [
     "smooth_threshold",
     "spanning_tree",
     "uniform",
-    "validate",
     "value_budgets",
     "weighted_hamming",
 ]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import frexp, inf
+from math import inf
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
+from dpjax.checks import Neighbors
 from dpjax.display import Shown
-from dpjax.metric_privacy.budgets import faults
-from dpjax.metric_privacy.metrics import Metric, Neighbors
+from dpjax.metric_privacy.metric import Metric
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,20 +30,18 @@ class MetricGuarantee(Shown):
     element.
 
     Attributes:
-        metric: concrete budgets, ``(N, N)``.
+        metric: the budgets.
         ranges: a metric of bounded ranges, the largest log-ratio minus the smallest over outputs.
             By default twice ``metric``, which always holds and is exact for Laplace noise; an
             exponential mechanism has ``ranges=metric``.
 
     Raises:
-        TypeError: a metric is traced.
-        ValueError: there is a batch of metrics, budgets are NaN, negative or not symmetric, or
-            ``ranges`` is on another universe.
+        ValueError: ``ranges`` is on another universe.
 
     References:
         Chatzikokolakis et al. (2013); Kamalaruban et al. (2020), Fact 1.
 
-    >>> from dpjax.metric_privacy.points import from_points
+    >>> from dpjax.metric_privacy import from_points
     >>> each = MetricGuarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.125))
     >>> print(5 * each)  # doctest: +NORMALIZE_WHITESPACE
     d-privacy on 3 elements with budgets 0.625 to 1.875, n public:
@@ -56,36 +52,13 @@ class MetricGuarantee(Shown):
     ranges: Metric | None = None
 
     def __post_init__(self) -> None:
-        for name, metric in (("metric", self.metric), ("ranges", self.ranges)):
-            if metric is None:
-                continue
+        for metric in (self.metric,) if self.ranges is None else (self.metric, self.ranges):
             checks.instance("MetricGuarantee", metric, Metric, "of from_budgets, from_points, ...")
-            metric = metric.dense()
-            object.__setattr__(self, name, metric)
-            if checks.is_traced(metric.budgets):
-                raise TypeError(f"{name} must be a concrete metric, got a traced one.")
-            if metric.batch_shape:
+            if (metric.size, metric.neighbors) != (self.metric.size, self.neighbors):
                 raise ValueError(
-                    f"{name} must be a single metric, got a batch of shape {metric.batch_shape}."
+                    f"ranges must be on the {self.metric.size} elements of metric under "
+                    f"{self.neighbors} neighbors."
                 )
-            budgets = np.asarray(metric.budgets)
-            if np.any(np.isnan(budgets)):
-                raise ValueError(
-                    f"the budgets of {name} must not be NaN: one of its parameters was invalid."
-                )
-            if np.any(faults(budgets, budgets.dtype, np)):
-                raise ValueError(
-                    f"the budgets of {name} must be symmetric, nonnegative and 0 on the diagonal: "
-                    "use from_budgets."
-                )
-        if self.ranges is not None and (self.ranges.size, self.ranges.neighbors) != (
-            self.metric.size,
-            self.metric.neighbors,
-        ):
-            raise ValueError(
-                f"ranges must be on the {self.metric.size} elements of metric under "
-                f"{self.metric.neighbors} neighbors."
-            )
 
     def _facts(self) -> dict[str, Any]:
         return {"elements": self.metric.size, "neighbors": repr(self.neighbors)}
@@ -105,29 +78,23 @@ class MetricGuarantee(Shown):
                 f"guarantees can only be added on one universe, got {self.metric.size} elements "
                 f"under {self.neighbors} neighbors and {other.metric.size} under {other.neighbors}."
             )
-        dtype = jnp.promote_types(self.metric.dtype, other.metric.dtype)
         ranges = np.maximum(
             _sum(self._closed_ranges, other._later_ranges),
             _sum(other._closed_ranges, self._later_ranges),
         )
-        parts = _sum(self._closed, other._closed), ranges
-        return MetricGuarantee(
-            *(Metric(_rounded_up(part, dtype), self.neighbors) for part in parts)
-        )
+        return self._with(_sum(self._closed, other._closed), ranges)
 
     __radd__ = __add__
 
     def __mul__(self, count: int) -> MetricGuarantee:
         number = checks.static_integer("a number of mechanisms", count, 1)
-        metric = times(self.metric, number)
-        if self.ranges is None or number == 1:
-            return MetricGuarantee(metric, self.ranges)
-        later = (number - 1) * self._later_ranges
-        later = np.where(later > 0, np.nextafter(later, inf), later)
-        ranges = _rounded_up(_sum(self._closed_ranges, later), self.metric.dtype)
-        return MetricGuarantee(metric, Metric(ranges, self.neighbors))
+        ranges = _sum(self._closed_ranges, _times(self._later_ranges, number - 1))
+        return self._with(_times(self._closed, number), ranges)
 
     __rmul__ = __mul__
+
+    def _with(self, budgets: np.ndarray, ranges: np.ndarray) -> MetricGuarantee:
+        return MetricGuarantee(*(Metric(part, self.neighbors) for part in (budgets, ranges)))
 
     def __str__(self) -> str:
         size = self.metric.size
@@ -153,12 +120,12 @@ class MetricGuarantee(Shown):
 
     @cached_property
     def _closed(self) -> np.ndarray:
-        return _shortest_paths(self.metric)
+        return self.metric.closure().budgets
 
     @cached_property
     def _closed_ranges(self) -> np.ndarray:
         closed = 2 * self._closed
-        return closed if self.ranges is None else np.minimum(_shortest_paths(self.ranges), closed)
+        return closed if self.ranges is None else np.minimum(self.ranges.closure().budgets, closed)
 
     @cached_property
     def _later_ranges(self) -> np.ndarray:
@@ -172,7 +139,7 @@ class MetricGuarantee(Shown):
     def between(self, i: int, j: int) -> float:
         """Return the largest log-ratio of a move from i to j, by the shortest path, or ``inf``.
 
-        >>> from dpjax.metric_privacy.metrics import from_budgets
+        >>> from dpjax.metric_privacy import from_budgets
         >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
         3.0
         """
@@ -187,7 +154,7 @@ class MetricGuarantee(Shown):
         under ``"add_remove"``, between an element and the null record, which the metric must have.
         It is ``inf`` if some pair is not connected by a finite path: see :meth:`between`.
 
-        >>> from dpjax.metric_privacy.metrics import uniform
+        >>> from dpjax.metric_privacy import uniform
         >>> known = uniform(4, epsilon=1.0)
         >>> print(MetricGuarantee(known.with_absence(0.5)).guarantee(neighbors="add_remove"))
         0.5-DP and 1-bounded-range under add_remove neighbors
@@ -213,7 +180,7 @@ class MetricGuarantee(Shown):
         moves). The counts ``(N,)`` exclude the null record, but k does not. The bound is ``inf`` if
         the histograms have different sums and n is public.
 
-        >>> from dpjax.metric_privacy.points import from_points
+        >>> from dpjax.metric_privacy import from_points
         >>> MetricGuarantee(from_points([[0.0], [1.0], [9.0]], epsilon=1)).group_epsilon(
         ...     [3, 0, 4], [1, 2, 4]
         ... )
@@ -240,36 +207,19 @@ class MetricGuarantee(Shown):
         )
 
 
-def _shortest_paths(metric: Metric) -> np.ndarray:
-    """Return the closure in float64, since rounded paths in float32 could be too short."""
-    found = np.array(metric.budgets, np.float64)
-    for k in range(metric.size):
-        np.minimum(found, found[:, k, None] + found[None, k, :], out=found)
-    return found
-
-
 def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the sum rounded up, so that small budgets added to a large one are not lost."""
     found = first + second
     with np.errstate(invalid="ignore"):  # infinite budgets lose no precision
         # Exactly (Dekker 1971).
         lost = np.minimum(first, second) - (found - np.maximum(first, second))
-    return np.where(lost > 0, np.nextafter(found, np.inf), found)
+    return np.where(lost > 0, np.nextafter(found, inf), found)
 
 
-def times(metric: Metric, factor: float) -> Metric:
-    """Return the metric times a number, rounded up, since a guarantee must not be understated."""
-    scaled = np.asarray(metric.budgets, np.float64) * factor
-    # Then the product is exact in float64.
-    short = metric.dtype == jnp.float32 and factor < 2**28 and factor % 0.5 == 0
-    if not short and frexp(factor)[0] != 0.5:
-        scaled = np.where(scaled > 0, np.nextafter(scaled, np.inf), scaled)
-    return Metric(_rounded_up(scaled, metric.dtype), metric.neighbors)
-
-
-def _rounded_up(budgets: np.ndarray, dtype: Any) -> jax.Array:
-    with np.errstate(over="ignore"):
-        found = budgets.astype(dtype)
-    return jnp.asarray(
-        np.where(found < budgets, np.nextafter(found, np.inf, dtype=found.dtype), found)
-    )
+def _times(budgets: np.ndarray, number: int) -> np.ndarray:
+    """Return a multiple rounded up, as a sum over the binary digits of the number."""
+    total, power = np.zeros_like(budgets), budgets
+    while number:
+        total = _sum(total, power) if number % 2 else total
+        power, number = 2 * power, number // 2
+    return total

@@ -1,11 +1,11 @@
 """Noise scales for linear queries under a metric: how much Laplace noise each of K answers needs.
 
-The scales c share the budget of each pair of elements between the queries
-(:func:`dpjax.metric_privacy.loads.load`), by three strategies of Kamalaruban et al. (2020), Section
-4, or by the exact optimum, which is convex in 1/c. A scale is 0 for a query that needs no noise (it
-is equal on all protected pairs) and ``inf`` for one that cannot be answered (it differs on a pair
-of budget 0); neither uses any budget. For ``queries`` and ``metric`` see
-:mod:`dpjax.metric_privacy`.
+A record that moves from element i to j changes answer k by |Q_ki - Q_kj|. With independent noise
+Lap(c_k) that move costs sum_k |Q_ki - Q_kj| / c_k, which must be at most d(i, j) for every pair.
+The scales c share the budgets by three strategies of Kamalaruban et al. (2020), Section 4, or by
+the exact optimum, which is convex in 1/c. A scale is 0 for a query that needs no noise (it is equal
+on all protected pairs) and ``inf`` for one that cannot be answered (it differs on a pair of budget
+0); neither uses any budget. For ``queries`` and ``metric`` see :mod:`dpjax.metric_privacy`.
 
 Privacy: Laplace noise of these scales is d-private under the neighbor relation of the metric. All
 scales are checked on all pairs, multiplied by their largest load and rounded up, by any strategy.
@@ -14,96 +14,121 @@ Nothing here sees data, so the best of several may be taken.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.loads import (
-    answered,
-    batch_of,
-    largest_of,
-    one_query,
-    prepared,
-    ratio,
-    scales_alone,
-    with_scales,
-    within_budgets,
-)
-from dpjax.metric_privacy.metrics import Metric
-from dpjax.metric_privacy.optimum import best_scales
+from dpjax.metric_privacy.metric import Metric, finite
 
 Strategy = Literal["equal_shares", "common", "parameter_selection", "optimal"]
 Objective = Literal["squared", "absolute", "geometric_mean"]
 STRATEGIES = get_args(Strategy)
 POWERS = {"squared": 2, "absolute": 1, "geometric_mean": 0}
+_GAP = 1e-7  # of the certificate
 
 
 class OptimalScales(NamedTuple):
     """Noise scales with a certificate.
 
     Attributes:
-        scales: float ``(..., K)``.
-        gap: float ``(...)``: no scales within the budgets have an objective smaller than ``scales``
-            by more than this fraction (of their geometric mean, for that objective).
+        scales: float64 ``(K,)``.
+        gap: no scales within the budgets have an objective smaller than ``scales`` by more than
+            this fraction (of their geometric mean, for that objective).
 
-    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> from dpjax.metric_privacy import from_budgets
     >>> best = optimal_scales([[1.0, 0.0]], from_budgets([[0.0, 0.5], [0.5, 0.0]]))
-    >>> round(float(best.scales[0]), 3), bool(best.gap < 1e-4)
+    >>> round(float(best.scales[0]), 3), best.gap < 1e-7
     (2.0, True)
     """
 
-    scales: jax.Array
-    gap: jax.Array
+    scales: np.ndarray
+    gap: float
 
 
-def single_query_scale(query: ArrayLike, metric: Metric) -> jax.Array:
-    """Return the scale ``(...)`` of one query ``(..., N)`` with the whole budget.
+def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> float:
+    """Return the largest fraction of a pair's budget that the noise uses; at most 1 is private.
+
+        max over i, j of  sum_k |Q_ki - Q_kj| / c_k / d(i, j)
+
+    Pairs on which no query differs do not count, nor do pairs of infinite budget. It is infinite if
+    a query with noise of scale 0 differs on a protected pair, or any query on a pair of budget 0
+    (Kamalaruban et al. 2020, Theorem 1).
+
+    Args:
+        queries: see :mod:`dpjax.metric_privacy`.
+        scales: float ``(K,)``, nonnegative; a query of scale ``inf`` is not answered and costs
+            nothing.
+        metric: see :mod:`dpjax.metric_privacy`.
+
+    >>> from dpjax.metric_privacy import from_budgets
+    >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
+    >>> queries = [[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]]
+    >>> load(queries, [2.0, 1.0], metric)
+    1.0
+    """
+    values, budgets = prepared(queries, metric)
+    c = checks.host_floats("scales", scales).astype(np.float64)
+    if c.shape != values.shape[:1] or not np.all(c >= 0):
+        raise ValueError(
+            f"scales must be nonnegative, one for each of the {len(values)} queries, got {scales}."
+        )
+    return float(_used(values, c, budgets).max())
+
+
+def single_query_scale(query: ArrayLike, metric: Metric) -> float:
+    """Return the scale of one query ``(N,)`` with the whole budget.
 
     It is the maximum of |q_i - q_j| / d(i, j), rounded up.
 
     A constant query has a scale of 0 under swap neighbors, where n is public, but not with the null
     record.
 
-    >>> from dpjax.metric_privacy.points import from_points
+    >>> from dpjax.metric_privacy import from_points
     >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=2.0)
-    >>> round(float(single_query_scale([0.0, 0.5, 0.2], metric)), 4)
+    >>> round(single_query_scale([0.0, 0.5, 0.2], metric), 4)
     0.25
     """
-    return scales_by(*prepared(one_query(query), metric), "equal_shares")[..., 0]
+    return float(
+        noise_scales(finite("query", query, ("N",))[None], metric, strategy="equal_shares")[0]
+    )
 
 
 def noise_scales(
     queries: ArrayLike, metric: Metric, *, strategy: Strategy = "optimal"
-) -> jax.Array:
-    """Return noise scales ``(..., K)`` by one of four strategies, all within the budgets.
+) -> np.ndarray:
+    """Return noise scales, float64 ``(K,)``, by one of four strategies, all within the budgets.
 
         "equal_shares"         c_k = K max |dQ_k| / d: each has 1/K of the budgets (strategy 1)
         "common"               max ||dQ||_1 / d for all (strategy 2)
         "parameter_selection"  shares by need: :func:`parameter_selection` (strategy 3)
         "optimal"              the smallest sum of c^2: :func:`optimal_scales`
 
-    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
     >>> queries = [[1.0, 0.0, 0.0], [0.2, 0.9, 0.4]]
-    >>> [
-    ...     [round(float(c), 4) for c in noise_scales(queries, metric, strategy=s)]
-    ...     for s in STRATEGIES
-    ... ]
+    >>> [noise_scales(queries, metric, strategy=s).round(4).tolist() for s in STRATEGIES]
     [[2.0, 1.4], [1.7, 1.7], [2.0, 1.4], [1.7884, 1.5879]]
     """
     checks.one_of("strategy", strategy, STRATEGIES)
     if strategy == "optimal":
         return optimal_scales(queries, metric).scales
-    return scales_by(*prepared(queries, metric), strategy)
+    values, budgets = prepared(queries, metric)
+    alone = scales_alone(values, budgets)
+    live = answered(alone)
+    if strategy == "equal_shares":
+        shared = alone[live] * np.sum(live)
+    elif strategy == "common":
+        shared = np.ones(np.sum(live))
+        shared *= _used(values[live], shared, budgets).max()
+    else:
+        shared = _in_rounds(values[live], budgets)
+    return _within(values, shared, alone, budgets)
 
 
-def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
-    """Return the noise scales ``(..., K)`` of Algorithm 3 of Kamalaruban et al. (2020).
+def parameter_selection(queries: ArrayLike, metric: Metric) -> np.ndarray:
+    """Return the noise scales ``(K,)`` of Algorithm 3 of Kamalaruban et al. (2020).
 
     It takes at most K rounds and, unlike the printed algorithm in floating point, never exceeds the
     budgets.
@@ -118,15 +143,12 @@ def parameter_selection(queries: ArrayLike, metric: Metric) -> jax.Array:
     random instances). Here budgets stop at 0, and queries that differ on a pair whose budget is
     used up to rounding are done. Privacy is that of :func:`noise_scales`.
 
-    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
-    >>> [
-    ...     round(float(c), 4)
-    ...     for c in parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric)
-    ... ]
+    >>> parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric).round(4).tolist()
     [1.1111, 1.1111]
     """
-    return scales_by(*prepared(queries, metric), "parameter_selection")
+    return noise_scales(queries, metric, strategy="parameter_selection")
 
 
 def optimal_scales(
@@ -140,41 +162,34 @@ def optimal_scales(
 
     They have the smallest sum of w_k c_k^2, of w_k c_k, or of w_k log c_k.
 
-    They are found by an interior point method. The certificate is Holder's inequality: for any
-    weights l_p of pairs, with y_k = sum_p l_p |dQ_kp| / d_p,
+    They are found by a logarithmic barrier. The certificate is Holder's inequality: for any weights
+    l_p of pairs, with y_k = sum_p l_p |dQ_kp| / d_p,
 
         sum_k w_k c_k^p >= (sum_k (w_k y_k^p)^(1/(p+1)))^(p+1) / (sum_p l_p)^p
 
     Args:
         queries: see :mod:`dpjax.metric_privacy`.
         metric: see :mod:`dpjax.metric_privacy`.
-        objective: static. ``"squared"``: sum w_k c_k^2, half the mean squared error of the answers.
+        objective: ``"squared"``: sum w_k c_k^2, half the mean squared error of the answers.
             ``"absolute"``: sum w_k c_k, their mean absolute error. ``"geometric_mean"``: sum w_k
             log c_k, for the largest :func:`improvement_factor`.
-        weights: positive ``(..., K)``; 1 by default. Scales of 0 and ``inf`` do not count.
+        weights: positive ``(K,)``; 1 by default. Scales of 0 and ``inf`` do not count.
 
-    Returns:
-        :class:`OptimalScales`, no worse than the other strategies, and differentiable.
-
-    >>> from dpjax.metric_privacy.metrics import from_budgets
+    >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
     >>> best = optimal_scales([[1.0, 0.0, 0.0], [0.0, 8.0, 0.0]], metric)
-    >>> [round(float(c), 2) for c in best.scales], bool(best.gap < 1e-4)
+    >>> best.scales.round(2).tolist(), best.gap < 1e-7
     ([5.0, 10.0], True)
     """
     checks.one_of("objective", objective, tuple(POWERS))
-    values, metric = prepared(queries, metric)
-    w = (
-        jnp.ones((1,), values.dtype)
-        if weights is None
-        else checks.positive("weights", weights, values.dtype)
-    )
-    if w.ndim == 0 or w.shape[-1] not in (1, values.shape[-2]):
-        raise ValueError(f"weights must be of shape (..., {values.shape[-2]}), got {w.shape}.")
-    return OptimalScales(*smallest_scales(values, metric, w, POWERS[objective]))
+    values, budgets = prepared(queries, metric)
+    w = np.ones(len(values)) if weights is None else checks.host_floats("weights", weights)
+    if w.shape != values.shape[:1] or not np.all((w > 0) & (w < np.inf)):
+        raise ValueError(f"weights must be positive, of shape ({len(values)},), got {weights}.")
+    return smallest_scales(values, budgets, w.astype(np.float64), POWERS[objective])
 
 
-def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> jax.Array:
+def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> float:
     """Return the geometric mean of the noise ratio of epsilon-DP to these scales.
 
     epsilon is the smallest budget:
@@ -190,98 +205,138 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) ->
         97, or 31 to 4333 depending on the treatment of a city that is listed twice
         (``benchmarks/experiments/metric_budgets.py``).
 
-    >>> from dpjax.metric_privacy.points import from_points
+    >>> from dpjax.metric_privacy import from_points
     >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
-    >>> float(improvement_factor([[0.0, 1.0, 2.0]], [1.0], metric))
+    >>> improvement_factor([[0.0, 1.0, 2.0]], [1.0], metric)
     4.0
     """
-    return _improvement_factor(*with_scales(queries, scales, metric))
+    values, budgets = prepared(queries, metric)
+    c = checks.host_floats("scales", scales).astype(np.float64)
+    sensitivity = _used(values, np.ones(len(values)), np.ones_like(budgets)).max()
+    with np.errstate(divide="ignore"):
+        return float(np.exp(np.mean(np.log(sensitivity / metric.smallest / c))))
 
 
-@jax.jit
-def _improvement_factor(values: jax.Array, scales: jax.Array, metric: Metric) -> jax.Array:
-    sensitivity = largest_of(
-        values, metric, lambda apart, _: jnp.sum(apart, axis=-3), batch_of(values, metric)
-    )
-    plain = sensitivity / metric.smallest
-    return jnp.exp(jnp.mean(jnp.log(plain[..., None]) - jnp.log(scales), axis=-1))
+def prepared(
+    queries: ArrayLike, metric: Metric, name: str = "queries"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return checked queries with a 0 for the null record, and the budgets, both in float64."""
+    checks.instance(name, metric, Metric, "from_points, from_budgets, ...")
+    values, elements = finite(name, queries, ("K", "N")), metric.num_values
+    if values.shape[1] != elements:
+        raise ValueError(f"{name} must be of shape (K, {elements}), got {values.shape}.")
+    return np.pad(values, [(0, 0), (0, metric.size - elements)]), metric.budgets
 
 
-@partial(jax.jit, static_argnames="strategy")
-def scales_by(values: jax.Array, metric: Metric, strategy: str) -> jax.Array:
-    """Return the scales of one of the paper's strategies."""
-    alone = scales_alone(values, metric)
-    alive, shared = answered(values, alone)
-    if strategy == "equal_shares":
-        scales = alone * jnp.sum(alive, axis=-1, keepdims=True, dtype=values.dtype)
-    elif strategy == "common":
-        scales = _one_for_all(shared, metric)
-    else:
-        scales = _in_rounds(shared, alive, metric)
-    return within_budgets(values, scales, alone, metric)
+def ratio(cost: Any, budget: Any) -> np.ndarray:
+    """Divide cost by budget: 0/x = x/inf = 0, x/0 = inf; others stay above 0."""
+    free = (cost == 0) | (budget == np.inf)
+    with np.errstate(all="ignore"):
+        return np.where(free, 0.0, np.maximum(cost / budget, np.finfo(np.float64).tiny))
 
 
-def _one_for_all(shared: jax.Array, metric: Metric) -> jax.Array:
-    """Return the least scale that all queries can have, ``(..., K)``."""
-    batch = batch_of(shared, metric)
-    largest = largest_of(
-        shared, metric, lambda apart, budgets: ratio(jnp.sum(apart, axis=-3), budgets), batch
-    )
-    return jnp.broadcast_to(largest[..., None], (*batch, shared.shape[-2]))
+def rounded_up(numbers: Any, dtype: Any) -> np.ndarray:
+    """Return nonnegative numbers in another dtype, where positive ones stay normal."""
+    with np.errstate(over="ignore", under="ignore"):
+        found = np.maximum(numbers, np.where(numbers > 0, np.finfo(dtype).tiny, 0)).astype(dtype)
+    return np.where(found < numbers, np.nextafter(found, np.inf, dtype=dtype), found)
 
 
-def _in_rounds(shared: jax.Array, alive: jax.Array, metric: Metric) -> jax.Array:
-    """Return c with 1/c the sum of the shares of Algorithm 3; c is 1 for queries without noise."""
-    used_up = 64 * shared.shape[-2] * float(np.finfo(shared.dtype).eps)
-
-    def left(rates: jax.Array, apart: jax.Array, budgets: jax.Array) -> jax.Array:
-        return jnp.maximum(budgets - jnp.sum(rates[..., None, None] * apart, axis=-3), 0.0)
-
-    def one_round(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        rates, active = carry
-
-        def need(apart: jax.Array, budgets: jax.Array) -> jax.Array:
-            return ratio(apart, left(rates, apart, budgets)[..., None, :, :])
-
-        needs = largest_of(shared, metric, need, alive.shape)
-        share = jnp.where(active, 1 / jnp.where(active, needs, 1.0), 0.0)
-
-        def crowd(apart: jax.Array, budgets: jax.Array) -> jax.Array:
-            together = ratio(
-                jnp.sum(share[..., None, None] * apart, axis=-3), left(rates, apart, budgets)
-            )
-            return jnp.where(apart > 0, together[..., None, :, :], 0.0)
-
-        crowds = largest_of(shared, metric, crowd, alive.shape)
-        rates = rates + jnp.where(active, share / jnp.where(active, crowds, 1.0), 0.0)
-
-        def exhausted(apart: jax.Array, budgets: jax.Array) -> jax.Array:
-            gone = (left(rates, apart, budgets) <= used_up * budgets) & (budgets < jnp.inf)
-            return ((apart > 0) & gone[..., None, :, :]).astype(apart.dtype)
-
-        return rates, active & (largest_of(shared, metric, exhausted, alive.shape) == 0)
-
-    def turn(
-        carry: tuple[jax.Array, jax.Array], _: None
-    ) -> tuple[tuple[jax.Array, jax.Array], None]:
-        return jax.lax.cond(jnp.any(carry[1]), one_round, lambda unchanged: unchanged, carry), None
-
-    (rates, _), _ = jax.lax.scan(
-        turn, (jnp.zeros(alive.shape, shared.dtype), alive), length=shared.shape[-2]
-    )
-    return 1 / jnp.where(alive, rates, 1.0)
+def scales_alone(values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    """Return each query's scale with the whole budget, ``(K,)``, 0 to ``inf``."""
+    return np.array([_used(query[None], np.ones(1), budgets).max() for query in values])
 
 
-@partial(jax.jit, static_argnames="power")
+def answered(alone: np.ndarray) -> np.ndarray:
+    """Return which queries need noise: those whose scale alone is positive and finite."""
+    return (alone > 0) & (alone < np.inf)
+
+
 def smallest_scales(
-    values: jax.Array, metric: Metric, weights: jax.Array, power: int
-) -> tuple[jax.Array, jax.Array]:
-    """Return scales and gap of :func:`optimal_scales`."""
-    batch = jnp.broadcast_shapes(batch_of(values, metric), weights.shape[:-1])
-    if 0 in batch:
-        return jnp.zeros((*batch, values.shape[-2]), values.dtype), jnp.zeros(batch, values.dtype)
-    alone = jnp.broadcast_to(scales_alone(values, metric), (*batch, values.shape[-2]))
-    alive, shared = answered(values, alone)
-    fixed = jax.lax.stop_gradient((shared, metric))
-    others = jax.lax.stop_gradient((_in_rounds(fixed[0], alive, fixed[1]), _one_for_all(*fixed)))
-    return best_scales(values, metric, alone, weights, power, others)
+    values: np.ndarray, budgets: np.ndarray, weights: np.ndarray, power: int
+) -> OptimalScales:
+    """Return the scales of least sum w_k c_k^power; for power 0, of w_k log c_k."""
+    alone = scales_alone(values, budgets)
+    live = answered(alone)
+    shared, gap = alone[live], 0.0
+    if shared.size:
+        # As v = alone / c is at most 1, no other pair can bind.
+        first, second = np.nonzero(np.triu(_used(values[live], shared, budgets) > 1 - 1e-9))
+        apart = np.abs(values[live][:, first] - values[live][:, second])
+        rows = ratio(apart / shared[:, None], budgets[first, second]).T
+        size = weights[live] * shared**power
+        v, gap = _barrier(rows, size / np.sum(size), power)
+        shared = shared / v
+    return OptimalScales(_within(values, shared, alone, budgets), gap)
+
+
+def _barrier(rows: np.ndarray, w: np.ndarray, power: int) -> tuple[np.ndarray, float]:
+    """Minimize sum w_k v_k^-p (or -w_k log v_k) subject to rows v <= 1; return v and its gap.
+
+    Newton steps are in log v, where v stays positive, and maximize a barrier of the slacks plus t
+    times the objective; t grows until the bound by the multipliers meets the objective.
+    """
+    v, t = np.full(w.size, 0.5 / rows.sum(axis=1).max()), 1.0
+    while True:
+        for _ in range(50):
+            pull, own = rows / (1 - rows @ v)[:, None] * v, t * w * v**-power
+            total = pull.sum(axis=0)
+            rise = max(power, 1) * own - total
+            step = np.linalg.solve(pull.T @ pull + np.diag(power**2 * own + total), rise)
+            size = min(1.0, 1 / np.abs(step).max(initial=1e-300))
+            while np.any(rows @ (v * np.exp(size * step)) >= 1):
+                size /= 2
+            v = v * np.exp(size * step)
+            if rise @ step < 1e-3 or size < 1e-6:
+                break
+        multipliers = 1 / (1 - rows @ v)
+        y, best = multipliers / multipliers.sum() @ rows, v / (rows @ v).max()
+        if power:
+            bound = np.sum((w * y**power) ** (1 / (power + 1))) ** (power + 1)
+            gap = w @ best**-power / bound - 1
+        else:
+            gap = np.expm1(-w @ np.log(best * y / w))
+        if gap < _GAP or t > 1e14:
+            return best, float(max(gap, 0.0))
+        t *= 10
+
+
+def _in_rounds(values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    """Return c with 1/c the sum of the shares of Algorithm 3."""
+    first, second = np.triu_indices(len(budgets), 1)
+    apart, d = np.abs(values[:, first] - values[:, second]), budgets[first, second]
+    used_up = 64 * len(values) * np.finfo(np.float64).eps
+    rates, active, left = np.zeros(len(values)), np.ones(len(values), bool), d
+    while active.any():
+        need = ratio(apart, left).max(axis=1)
+        share = np.where(active, 1 / np.where(active, need, 1.0), 0.0)
+        crowd = np.where(apart > 0, ratio(share @ apart, left), 0.0).max(axis=1)
+        rates = rates + share / np.where(active, crowd, 1.0)
+        left = np.maximum(d - rates @ apart, 0.0)
+        gone = (left <= used_up * d) & (d < np.inf)
+        active &= ~np.any((apart > 0) & gone, axis=1)
+    return 1 / rates
+
+
+def _used(values: np.ndarray, scales: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    """Return which fraction of its budget each pair uses, ``(N, N)``."""
+    cost = np.zeros_like(budgets)
+    for query, scale in zip(values, scales, strict=True):
+        cost += ratio(np.abs(query[:, None] - query), scale)
+    return ratio(cost, budgets)
+
+
+def _within(
+    values: np.ndarray, shared: np.ndarray, alone: np.ndarray, budgets: np.ndarray
+) -> np.ndarray:
+    """Return scales multiplied by their load if above 1; 0 or ``inf`` for queries without noise.
+
+    They are within the budgets in exact arithmetic, as the computed load has a relative error below
+    (K + 8) eps.
+    """
+    live = answered(alone)
+    spent = max(_used(values[live], shared, budgets).max(), 1.0)
+    margin = 1 + (2 * len(values) + 16) * np.finfo(np.float64).eps
+    found = alone.copy()
+    found[live] = shared * (spent * margin)
+    return found

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 
 def in_float64(compute: Callable[..., Any], *arrays: Any) -> Any:
@@ -35,44 +34,3 @@ def in_float64(compute: Callable[..., Any], *arrays: Any) -> Any:
 
     wide.defjvp(lambda primals, tangents: (wide(*primals), jax.jvp(compute, primals, tangents)[1]))
     return wide(*arrays)
-
-
-class Exact(NamedTuple):
-    """A float64 number in a float32 program: the nearest float and the rest."""
-
-    value: jax.Array
-    rest: jax.Array
-
-    @staticmethod
-    def of(value: jax.Array) -> Exact:
-        """Return a float as it is."""
-        return Exact(value, jnp.zeros_like(value))
-
-    def minus(self, other: Exact) -> jax.Array:
-        """Return the difference, rounded."""
-        return (self.value - other.value) + (self.rest - other.rest)
-
-    def negated(self) -> Exact:
-        """Return minus the number."""
-        return Exact(-self.value, -self.rest)
-
-
-def exactly(compute: Callable[..., jax.Array], *arrays: Any) -> Exact:
-    """Return ``compute(*arrays)`` in float64, without rounding; see :func:`in_float64`."""
-    dtype = arrays[0].dtype
-
-    def both(*arrays: Any) -> tuple[jax.Array, jax.Array]:
-        found = compute(*arrays)
-        value = found.astype(dtype).astype(found.dtype)
-        return value, jnp.where(jnp.isfinite(value), found - value, 0.0)
-
-    return Exact(*in_float64(both, *arrays))
-
-
-def split(numbers: np.ndarray, dtype: Any) -> Exact:
-    """Convert NumPy float64; numbers beyond the range of ``dtype`` become infinite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        value = numbers.astype(dtype)
-        rest = np.where(np.isfinite(value), numbers - value, 0.0).astype(dtype)
-    # device_put compiles no program per shape; no other code holds these arrays
-    return Exact(jax.device_put(value), jax.device_put(rest))

@@ -19,10 +19,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.ledger import Budget, charge
+from dpjax.accounting.filters import Budget, charge
 from dpjax.checks import Resolution
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.metrics import Metric
+from dpjax.metric_privacy.metric import Metric
 from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
 from dpjax.release.grid import Multiples, resolution_of
 from dpjax.release.noise import LARGEST, DiscreteLaplace
@@ -47,7 +47,7 @@ def metric_laplace(
         x: histograms ``(..., N)`` of integers, concrete (not traced); a negative count is 0.
         queries: ``(K, N)``, public; they are rounded to multiples of the resolution, and the
             rounded queries are answered.
-        metric: one metric on the N elements, concrete.
+        metric: the metric on the N elements.
         resolution: public, well below the scales of the noise; 1 for counts.
         strategy: as for :func:`dpjax.metric_privacy.metric_laplace`.
         scales: the scales of the noise, ``(K,)``, or the result of
@@ -84,7 +84,7 @@ def metric_laplace(
     """
     number, step = checks.static_integer("draws", draws, 1, 2**40), resolution_of(resolution, ())
     checks.instance("metric", metric, Metric, "from_points, from_budgets, ...")
-    guarantee = number * MetricGuarantee(metric)  # raises for a batch, a trace, NaN
+    guarantee = number * MetricGuarantee(metric)
     private = metric.neighbors == "add_remove"
     elements = metric.size - private
     rows = checks.host_floats("queries", queries)
@@ -106,9 +106,8 @@ def metric_laplace(
     if not private:
         whole -= whole[:, :1]  # n is public: a constant changes nothing
     moves = np.pad(whole, ((0, 0), (0, private)))  # null records contribute 0
-    budgets = np.asarray(metric.dense().budgets, np.float64)
-    one, other = np.nonzero(np.tril(budgets < np.inf, -1))  # the protected pairs
-    moves, budgets = np.abs(moves[:, one] - moves[:, other]), budgets[one, other]
+    one, other = np.nonzero(np.tril(metric.budgets < np.inf, -1))  # the protected pairs
+    moves, budgets = np.abs(moves[:, one] - moves[:, other]), metric.budgets[one, other]
     if moves[:, budgets == 0].any():
         raise ValueError("queries must not distinguish elements with a budget of 0.")
     known = scales.scales if isinstance(scales, OptimalScales) else scales

@@ -25,8 +25,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dpjax import checks
+from dpjax.accounting.filters import Budget, charge
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.accounting.ledger import Budget, charge
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import jumps
 from dpjax.release.counts import MOST, Counts, sums_of

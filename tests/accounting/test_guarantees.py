@@ -108,7 +108,10 @@ def test_rules():
         (lambda: PURE * 0, "integer"),
         (lambda: -1 * PURE, "integer"),
         (lambda: Guarantee(neighbors="swap", renyi=((2.0, 0.3), (3.0, 0.2))), "renyi"),
-        (lambda: Guarantee(neighbors="swap", noise=("gaussian", 1.0, 0.1)), "add_remove"),
+        (
+            lambda: Guarantee(neighbors="swap", sampled=("poisson", 0.1, 1, ((RANGE, 1),))),
+            "relation",
+        ),
         # A sum or a group of which nothing is left
         (lambda: (10**8 * LOOSE).guarantee(), "nothing is promised"),
         (lambda: for_groups(LOOSE, size=1000), "nothing is promised"),

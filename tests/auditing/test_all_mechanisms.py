@@ -80,8 +80,8 @@ def statistics_of(neighbors):
     return found
 
 
-@partial(jax.jit, static_argnames="neighbors")
-def distributions(epsilon, metric, neighbors):
+@partial(jax.jit, static_argnames=("epsilon", "neighbors"))
+def distributions(epsilon, neighbors):
     """A row for each dataset; of distributions on candidates, the log-probabilities."""
     statistics, options = statistics_of(neighbors), {"piecewise_laplace": {"rho": 0.5}}
     options["shifted_inverse"] = {"tau": 2}
@@ -90,8 +90,7 @@ def distributions(epsilon, metric, neighbors):
         for name, statistic in statistics.items()
     }
     noisy = partial(mechanisms.laplace, X.sum(axis=-1), epsilon, sensitivity=HIGH - LOW)
-    answers = metric_laplace(HISTOGRAMS, QUERY, metric)
-    scale = answers.scales + 0 * answers.values
+    metric = metric_of(epsilon, neighbors)
     found |= {
         "laplace": noisy(),
         "laplace within bounds": noisy(lower=0.0, upper=RECORDS * HIGH),
@@ -102,7 +101,7 @@ def distributions(epsilon, metric, neighbors):
             fallback=-1.0,
             attempts=ATTEMPTS,
         ),
-        "metric_laplace": mechanisms.laplace(answers.values[:, 0], 1.0, sensitivity=scale[:, 0]),
+        "metric_laplace": metric_laplace(HISTOGRAMS, QUERY, metric),
         "linear_selection": linear_selection(
             HISTOGRAMS, metric, weights=-np.abs(np.subtract.outer(VALUES, VALUES))
         ),
@@ -120,8 +119,7 @@ def distributions(epsilon, metric, neighbors):
 @cache
 def at(factor, neighbors):
     """Claims, and log-densities of all datasets with ``factor`` times the epsilon of the claims."""
-    epsilon = np.array(factor * EPSILON)
-    statistics, logs = distributions(epsilon, metric_of(epsilon, neighbors), neighbors)
+    statistics, logs = distributions(factor * EPSILON, neighbors)
     logs = {
         name: np.asarray(one)
         if isinstance(one, jax.Array)

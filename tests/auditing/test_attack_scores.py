@@ -3,11 +3,9 @@ that go above the claim.
 """
 
 import numpy as np
-import pytest
 
-from dpjax.auditing import audit_scores, epsilon_lower_bound, p_value, roc_lower_bound
+from dpjax.auditing import audit_scores, epsilon_lower_bound, p_value
 from dpjax.numerics import solve as limits
-from tests.auditing.pairs import binomial
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
 SURE = 1 - FALSE_POSITIVE_RATE
@@ -62,51 +60,4 @@ def test_numbers_of_guesses_and_ties():
         assert audit_scores(np.zeros(100), coins).epsilon == 0
     ties = audit_scores([1, 1, 1, 0, 0], [False, True, True, True, False], guesses=[(1, 1), (2, 0)])
     assert (ties.correct, ties.guesses) == (0, 2)
-    assert audit_scores([0.5], [True]).guesses == 1
-
-
-def test_the_confidence_of_many_runs_over_all_counts():
-    """Both shares binomial, at the rates of randomized response: the exact probability that the
-    bound is above epsilon.
-    """
-    epsilon, trials = 1.0, 20
-    rate, counts = 1 / (1 + np.exp(-epsilon)), np.arange(trials + 1)
-    chance = np.outer(binomial(trials, rate), binomial(trials, 1 - rate))
-    present, scores = np.arange(2 * trials) < trials, np.tile(np.arange(trials), 2)
-    bounds = [
-        [
-            roc_lower_bound(scores < np.where(present, hits, wrong), present, thresholds=1.0)
-            for wrong in counts
-        ]
-        for hits in counts
-    ]
-    assert 0 < chance[np.array(bounds) > epsilon].sum() <= 0.05
-    # The control: shares instead of their limits
-    shares = (counts + 0.5) / (trials + 1)
-    assert chance[np.log(shares[:, None] / shares) > epsilon].sum() > 0.3
-
-
-def test_thresholds_hold_together_and_a_loud_mechanism_is_caught():
-    rng = np.random.default_rng(2)
-    present = np.arange(20_000) % 2 == 0
-    thresholds = [-1.0, 0.5, 2.0, 99.0]
-    scores = present + rng.laplace(size=present.size)  # epsilon 1
-
-    def bound(scores, **options):
-        given = {"thresholds": thresholds, "confidence": SURE} | options
-        return roc_lower_bound(scores, present, **given)
-
-    found = bound(scores)
-    assert found[3] == 0
-    assert 0.7 < found.max() <= 1
-    # Clopper and Pearson's limits, two of them for each of four thresholds
-    shown = [[np.sum(scores[of] >= t) for t in thresholds] for of in (present, ~present)]
-    at = {"trials": present.size / 2, "error": FALSE_POSITIVE_RATE / 8}
-    true, false = limits.lower_limit(shown[0], **at), limits.upper_limit(shown[1], **at)
-    exact = np.log(np.maximum(true / false, (1 - false) / (1 - true)))
-    np.testing.assert_allclose(found, np.maximum(exact, 0), rtol=1e-9)
-    assert (bound(scores, delta=0.05)[:3] < found[:3]).all()
-    # The control: epsilon is 1.43
-    assert bound(present + rng.laplace(scale=0.7, size=present.size)).max() > 1
-    with pytest.raises(ValueError, match="runs without it"):
-        roc_lower_bound([1, 2], [True, True], thresholds=1.0)
+    assert audit_scores([0.5, 0.1, 0.2], [True, True, False]).guesses == 2

@@ -21,18 +21,21 @@ def data(write):
 
 def test_releases_are_told_apart_by_their_notes(run, data, path):
     first = run("release", data, **PUBLIC, epsilon=0.5, ledger=path, total_epsilon=2, note="May")
-    assert (first.code, "ledger: remaining epsilon 1.5 of 2\n" in first.out) == (0, True)
+    assert (
+        first.code,
+        "remaining epsilon 1.5 of 2 (3 more like the last charge)\n" in first.out,
+    ) == (0, True)
     assert run("release", data, **PUBLIC, epsilon="1.0", ledger=path, note="June").code == 0
     what = [entry["what"] for entry in Ledger(path).entries]
     assert [entry["note"] for entry in what] == ["May", "June"]
     assert [entry["file"] for entry in what] == [data, data]
     before = path.read_bytes()
     header, may, june, left = run("ledger", path).out.splitlines()
-    assert header.split() == ["time", "what", "cost", "left"]
+    assert header.split() == ["time", "part", "what", "cost", "left", "(epsilon)"]
     for line, entry, remaining in ((may, what[0], "1.5"), (june, what[1], "0.5")):
         assert json.dumps(entry) in line
         assert line.endswith(f" {remaining}")
-    assert left == "remaining epsilon 0.5 of 2"
+    assert left == "remaining epsilon 0.5 of 2 (0 more like the last charge)"
     mistake = run("release", data, **PUBLIC, epsilon=1, ledger=path).mistake
     assert "exceeds the remaining epsilon 0.5" in mistake
     assert path.read_bytes() == before
@@ -100,4 +103,4 @@ def test_mistakes(run, data, path):
         assert run(*words, **options).mistake
         assert not path.exists()  # so that its totals can still be chosen
     path.write_text("name,age\n")
-    assert "is not a dpjax ledger, or is damaged, at line 1" in run("ledger", path).mistake
+    assert "is not a dpjax ledger, or is damaged" in run("ledger", path).mistake

@@ -65,9 +65,6 @@ OBJECTS = {
         "Composition": lambda: 3 * calls.PURE,
         "Guarantee": lambda: calls.PURE,
         "Ledger": None,  # a file: in tests/accounting
-        "PartitionFilter": lambda: budget(
-            accounting.PartitionFilter, parts=["north"], membership="by_position"
-        ),
         "PrivacyFilter": budget,
         "PrivacyOdometer": lambda: accounting.PrivacyOdometer(delta=1e-6, neighbors="swap"),
     },
@@ -111,12 +108,10 @@ OBJECTS = {
     "metric_privacy": {
         "FittedMeans": by("metric_privacy", "fit_marginals"),
         "FittedQueries": by("metric_privacy", "fit_queries"),
-        "LaplaceAnswers": by("metric_privacy", "metric_laplace"),
         "LipschitzQueries": calls.queries,
         "Metric": calls.metric,
         "MetricGuarantee": lambda: metric_privacy.metric_laplace.guarantee(calls.metric()),
         "OptimalScales": by("metric_privacy", "optimal_scales"),
-        "Report": by("metric_privacy", "validate"),
     },
     "release": {
         **{name: partial(statistic, name) for name in calls.STATISTICS},

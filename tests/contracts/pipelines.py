@@ -41,7 +41,6 @@ from dpjax.mechanisms import (
     bounded_loss_distribution,
     never_fail_distribution,
 )
-from dpjax.metric_privacy import LaplaceAnswers
 
 
 def between(x, a, b):
@@ -52,34 +51,21 @@ def between(x, a, b):
 def ladder(x):
     """Two queries."""
     n = x.shape[-1]
-    return jnp.asarray(
-        np.stack([np.linspace(0, 1, n), np.arange(n) % 4 < 2]).astype(np.float32)
-    ).astype(x.dtype)
+    return np.stack([np.linspace(0, 1, n), np.arange(n) % 4 < 2]).astype(np.float32)
 
 
 SCALE = Asinh(lower=-3, upper=3)
 WEIGHTS = np.random.default_rng(0).uniform(size=(5, 21)).astype(np.float32)
 
 
-def line(x, eps):
+def line(x):
     """The metric of as many points in a row as records."""
-    points = jnp.arange(x.shape[-1], dtype=jnp.asarray(eps).dtype)[:, None]
-    return metric_privacy.from_points(points, epsilon=1.0) * eps
-
-
-def first_answer(x, eps, a, b):
-    metric = metric_privacy.from_points(between(x, a, b)[:, None], epsilon=eps)
-    distribution = metric_privacy.metric_laplace(x, ladder(x), metric)
-    return LaplaceAnswers(distribution.values[..., 0], distribution.scales[..., 0])
+    return metric_privacy.from_points(np.arange(float(x.shape[-1]))[:, None], epsilon=1.0)
 
 
 # From padded data and public parameters to a distribution: every statistic and every mechanism,
 # through one signature.
 PIPELINES = {
-    "laplace under a metric": first_answer,
-    "selection under a metric": lambda x, eps, a, b: metric_privacy.linear_selection(
-        x, line(x, eps), weights=jnp.asarray(WEIGHTS[:, : x.shape[-1]]).astype(x.dtype)
-    ),
     "noisy tree": lambda x, eps, a, b: noisy_tree(
         x, epsilon=eps, candidates=between(x, a, b), sensitivity=0.5
     ),
@@ -239,10 +225,9 @@ def halves(x):
     return jnp.stack([x, -x], axis=-2)
 
 
-def chains(x, eps):
+def chains(x):
     """Three queries, and the scale at which a metric allows them."""
-    queries = jnp.asarray(WEIGHTS[:3, : x.shape[-1]]).astype(x.dtype)
-    return metric_privacy.lipschitz_queries(queries, line(x, eps))
+    return metric_privacy.lipschitz_queries(WEIGHTS[:3, : x.shape[-1]], line(x))
 
 
 # Distributions that have other methods than those of the table above, and those that the table
@@ -275,13 +260,19 @@ FURTHER = {
     "decomposable exponential": lambda x, eps, a, b: dpjax.decomposable_exponential(
         halves(x), epsilon=eps, sensitivity=0.5
     ),
+    "laplace under a metric": lambda x, eps, a, b: metric_privacy.metric_laplace(
+        x, ladder(x), line(x), strategy="common"
+    )[..., 0],
+    "selection under a metric": lambda x, eps, a, b: metric_privacy.linear_selection(
+        x, line(x), weights=WEIGHTS[:, : x.shape[-1]]
+    ),
     "exponential under a metric": lambda x, eps, a, b: metric_privacy.metric_exponential(
         x,
-        line(x, eps),
-        sensitivity=jnp.abs(jnp.subtract.outer(*2 * (jnp.arange(x.shape[-1], dtype=x.dtype),))),
+        line(x),
+        sensitivity=line(x).budgets,
     ),
     "small database": lambda x, eps, a, b: metric_privacy.small_db(
-        jnp.abs(x[..., :4]), chains(x[..., :4], eps), size=3
+        jnp.abs(x[..., :4]), chains(x[..., :4]), size=3
     ),
     "laplace of a count": lambda x, eps, a, b: laplace(dpjax.count(x, mask=x > 0), eps),
     "laplace of a histogram": lambda x, eps, a, b: laplace(
@@ -327,6 +318,6 @@ DRAWN = {
         key, jnp.abs(x), jnp.arange(x.shape[-1]).astype(x.dtype), epsilon=eps
     ),
     "multiplicative weights": lambda key, x, eps, a, b: metric_privacy.mwem(
-        key, jnp.abs(x[..., :4]), chains(x[..., :4], eps), rounds=3
+        key, jnp.abs(x[..., :4]), chains(x[..., :4]), rounds=3
     ),
 }

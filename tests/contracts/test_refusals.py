@@ -65,14 +65,11 @@ OTHERS = {
     ("epsilon_for_error", "mechanism"),
     # A function of noise to what is spent
     ("least_noise", "spent"),
-    # What has the methods of a profile, of a composition, of a metric
+    # What has the methods of a profile, of a composition
     *((name, "profile") for name in ("epsilon_for_error", "level_measure")),
     *((name, "profile") for name in ("local_sensitivity_error", "local_sensitivity_bound")),
     *((name, "down") for name in ("shifted_interval", "noisy_binary_search")),
-    *((name, "spent") for name in ("dp_accounting_relation", "to_dp_event", "trade_off_bound")),
-    *((name, "metric") for name in ("fold_rows", "metric_exponential")),
-    # Steps of other functions
-    ("fold_rows", "count"),
+    ("trade_off_bound", "spent"),
 }
 
 

@@ -201,6 +201,7 @@ def test_a_ledger_says_what_was_released(tmp_path):
     ledger = Ledger(tmp_path / "people.ledger", epsilon=9.0, delta=0.1)
     options = SURE | {"epsilon": 1.0, "budget": ledger, "by": "region", "unit": "who"}
     frames.release(PEOPLE, {"age": [AGE, Count()]}, groups=iter(["north"]), **options)
+    options["budget"] = ledger.part("north").noted("2026-03")
     frames.release(PEOPLE, {"age": AGE}, groups=UNKNOWN, **options)
     with pytest.raises(ValueError, match="who"):  # persons of another column
         frames.release(PEOPLE, {"age": AGE}, **options | {"groups": ["north"], "unit": "age"})
@@ -208,6 +209,8 @@ def test_a_ledger_says_what_was_released(tmp_path):
     for text in (f"age: {AGE}", "age: Count()", "['north']", "'who'"):
         assert text in one
     assert "0.001" in two
+    assert "2026-03" in two
+    assert [entry["part"] for entry in ledger.entries] == ["", "north"]
 
 
 def test_private_groups_have_the_sizes_of_persons_who_count_in_few():

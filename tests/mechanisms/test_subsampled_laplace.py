@@ -56,7 +56,7 @@ def test_the_loss_exactly(x64, p):
     # Control: Equation 3's approximation
     assert losses(replace(noisy, scale=np.asarray(1 / epsilon)))[0] > epsilon
     pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
-    noise = Guarantee(before, 2 * before, "add_remove", noise=("laplace", before, 1.0))
+    noise = Guarantee(before, 2 * before, "add_remove", laplace=before)
     dominating = poisson_subsample(noise, probability=p)
     y = np.linspace(-60, 90, 60_001)
     masses = np.exp(np.asarray(density(noisy, y[:, None]))) * (y[1] - y[0])

@@ -1,40 +1,45 @@
-"""Noisy answers: the exact privacy loss of every move over all small histograms, exact and refused
-answers, the sampler.
+"""Noisy answers and places: the exact privacy loss of every move over all small histograms, answers
+without noise, remapping.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
-from dpjax.metric_privacy import LaplaceAnswers, from_budgets, metric_laplace
+from dpjax.metric_privacy import (
+    from_budgets,
+    metric_laplace,
+    nearest_point,
+    noise_scales,
+    planar_laplace,
+)
 from tests.support.histograms import histograms, moves
 from tests.support.statistics import assert_follows, assert_rejected
 
 BUDGETS = np.array([[0, 1, 2, 3], [1, 0, 1.5, 2], [2, 1.5, 0, 0.5], [3, 2, 0.5, 0]], float)
 QUERIES = np.array([[0.0, 1.0, 0.3, 0.2], [1.0, 0.1, 0.1, 0.4]])
 ROWS = np.concatenate([histograms(4, n) for n in (1, 2)])
-SCALES = np.array([0.98, 1.0])  # of the control, and of the mechanism
 
 
 @jax.jit
-def joint_logs(rows, metric):
-    """The answers, and log-densities of noise that is 2 % too small and as it should be."""
-    found = metric_laplace(rows, QUERIES + 1, metric, strategy="common")
-    values = jnp.concatenate([found.values.ravel(), jnp.array([-50.0, 90.0])])
-    scales = found.scales * SCALES[:, None, None]
-    return found.scales, LaplaceAnswers(found.values, scales).log_prob(values[:, None, None, None])
+def densities(found, points):
+    return found.log_prob(points[:, None, None])
 
 
-def losses(metric):
+def losses(metric, share=1.0):
     """The largest log-ratio of the joint density for every ordered pair of rows: a sum over queries
-    of suprema over y.
+    of suprema over y, for a share of the noise.
 
     A Laplace density has a linear logarithm between and beyond the values of all rows: a ratio is
     largest at one or far out.
     """
-    scales, logs = (np.asarray(part) for part in joint_logs(ROWS, metric))
-    return scales, (logs[:, :, :, None] - logs[:, :, None]).max(0).sum(-1)
+    scales = np.asarray(noise_scales(QUERIES + 1, metric, strategy="common"))
+    found = metric_laplace(ROWS, QUERIES + 1, metric, scales=scales)
+    points = np.concatenate([(ROWS @ (QUERIES + 1).T).ravel(), [-50.0, 90.0]])
+    log = np.asarray(densities(found, points)) / share
+    return scales, (log[:, :, None] - log[:, None]).max(0).sum(-1)
 
 
 def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
@@ -42,15 +47,16 @@ def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     assert a.size == 60
     scales, found = losses(from_budgets(BUDGETS))
     formula = (np.abs(QUERIES[:, i] - QUERIES[:, j]) / scales[:, None]).sum(0)
-    np.testing.assert_allclose(found[1, a, b], formula, rtol=1e-9)
-    ratio = found[:, a, b] / BUDGETS[i, j]
-    assert ratio[1].max() == pytest.approx(1, abs=1e-9)
-    assert ratio[0].max() > 1.02  # the audit sees noise that is 2 % too small
+    np.testing.assert_allclose(found[a, b], formula, rtol=1e-9)
+    ratio = found[a, b] / BUDGETS[i, j]
+    assert ratio.max() == pytest.approx(1, abs=1e-9)
+    # The audit sees noise that is 2 % too small
+    assert (losses(from_budgets(BUDGETS), 0.98)[1][a, b] / BUDGETS[i, j]).max() > 1.02
 
 
 def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
     hidden, public = (
-        losses(metric)[1][1]
+        losses(metric)[1]
         for metric in (from_budgets(BUDGETS).with_absence(0.8), from_budgets(BUDGETS))
     )
     a, b, i, j = moves(ROWS)
@@ -65,71 +71,77 @@ def laplace_cdf(z):
     return np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
 
 
-def test_draws_and_no_draw_is_silently_without_noise():
-    values = np.array([3.0, 3.0, 3.0, 1e5, 5e7, 5e7, 5e7], np.float32)
-    scales = np.array([0.0, 2.0, np.inf, 0.2, 0.2, 8.0, 0.0], np.float32)
-    answers = LaplaceAnswers(jnp.asarray(values), jnp.asarray(scales))
-    draws = np.asarray(jax.jit(lambda d: d.sample(jax.random.key(1), (20_000,)))(answers))
-    exact, noisy, refused, fine, lost, coarse, large = draws.T
-    assert (exact == 3).all()
-    assert (large == 5e7).all()
-    assert np.isnan(refused).all()
-    assert np.isnan(lost).all()
-    assert_follows((noisy - 3) / 2, laplace_cdf)
-    assert_rejected((noisy - 3) / 2 * 1.2, laplace_cdf)
-    assert np.unique(fine).size > 50  # steps of 1/128
-    assert np.unique(coarse).size > 5  # steps of 4
-    added = np.float32(5e7) + 0.2 * np.random.default_rng(0).laplace(size=200).astype(np.float32)
-    assert np.unique(added).size == 1  # control: floats that are just added up
-
-
-HALF = np.exp(-0.25) / 2
-METHODS = {  # their arguments, and what they are for a scale of 0 and one of 2 around 3
-    "cdf": ([2.5], [0.0, HALF]),
-    "survival": ([2.5], [1.0, 1 - HALF]),
-    "log_prob": ([3.0], [np.inf, -np.log(4)]),
-    "prob": ([2.0], [0.0, np.exp(-0.5) / 4]),
-    "variance": ([], [0.0, 8.0]),
-    "stddev": ([], [0.0, 8**0.5]),
-    "mean": ([], [3.0, 3.0]),
-    "mean_abs_error": ([4.0], [1.0, 1 + 2 * np.exp(-0.5)]),
-    "mean_squared_error": ([4.0], [1.0, 9.0]),
-    "interval": ([0.5], [[3.0, 3 - 2 * np.log(2)], [3.0, 3 + 2 * np.log(2)]]),
-    "quantile": ([np.array([[0.5], [2.0]])], [[3.0, 3.0], [np.nan, np.nan]]),
-}
-
-
-def test_every_method_of_exact_noisy_and_refused_answers():
-    answers = LaplaceAnswers(jnp.array([3.0, 3.0, 3.0]), jnp.array([0.0, 2.0, jnp.inf]))
-    calls = {name: arguments for name, (arguments, _) in METHODS.items()}
-    found = jax.jit(lambda d: {name: getattr(d, name)(*calls[name]) for name in calls})(answers)
-    for name, (_, expected) in METHODS.items():
-        method = np.asarray(found[name])
-        np.testing.assert_allclose(method[..., :2], expected, rtol=1e-5, err_msg=name)
-        assert np.isnan(method[..., 2]).all(), name  # no answer
-
-
-@pytest.mark.slow
-@pytest.mark.optimized
-def test_a_record_that_moves_between_equal_values_changes_no_bit():
-    """Answers without noise, where only some pairs are protected: one bit would be an infinite
-    loss.
-    """
-    pairs = np.kron(np.eye(3), np.ones((2, 2))) == 1
-    budgets = np.where(np.eye(6) == 1, 0.0, np.where(pairs, 1.0, np.inf))
-    query = np.repeat(np.array([1e-9, 0.1, 7e8], np.float32), 2)[None]
-    random = np.random.default_rng(0)
-    x = random.integers(1, 10**6, size=(200, 6))
-    either = np.where(random.integers(2, size=(200, 3)) == 0, 1, -1).repeat(2, axis=1)
-    rows = np.stack([x, x + either * np.array([1, -1] * 3)])
+def test_draws_and_answers_without_noise_and_without_an_answer():
+    """No protected pair tells of the first query; the second tells two elements of budget 0."""
+    budgets = np.array([[0, 2, np.inf], [2, 0, np.inf], [np.inf, np.inf, 0]])
+    told = from_budgets(budgets), from_budgets(np.where(budgets == 2, 0, budgets))
+    queries, x = np.array([[1.0, 1, 0], [0, 4, 0]]), [2**10, 2**10, 7]
 
     @jax.jit
-    def answers(rows):
-        return metric_laplace(rows, query, from_budgets(jnp.asarray(budgets)), strategy="common")
+    def both(x):
+        noisy, refused = (metric_laplace(x, queries, metric) for metric in told)
+        errors = noisy.mean_abs_error(x[0]), noisy.stddev(), noisy.quantile(0.9)
+        return noisy.sample(jax.random.key(1), (20_000,)), errors, refused.mean()
 
-    found = answers(rows)
-    assert (np.asarray(found.scales) == 0).all()
-    for part in (np.asarray(found.values), np.asarray(found.rest)):
-        np.testing.assert_array_equal(part[0], part[1])
-    one, other = (rows.astype(np.float32) * query).sum(-1, dtype=np.float32)
-    assert (one != other).any()  # control
+    draws, (error, deviation, quantile), refused = both(jnp.array(x, jnp.float32))
+    exact, noisy = np.asarray(draws).T
+    assert (exact == 2**11).all()
+    assert (float(error[0]), float(quantile[0])) == (2**10, 2**11)
+    assert float(deviation[0]) < 1e-17
+    np.testing.assert_allclose(deviation[1], 2 * 2**0.5, rtol=1e-5)
+    assert refused[0] == 2**11
+    assert np.isnan(refused[1])
+    assert_follows((noisy - 2**12) / 2, laplace_cdf)
+    assert_rejected((noisy - 2**12) / 2 * 1.2, laplace_cdf)
+
+
+def test_no_record_is_too_strange():
+    hostile = [[np.nan, 3.0], [-np.inf, 2.0**41], [-1e30, 1e30], [2.5, np.inf]]
+    pair = from_budgets([[0, 1.0], [1, 0]])
+    found = metric_laplace(hostile, np.eye(2), pair, scales=[2.0, 2.0]).mean()
+    assert found.tolist() == [[0, 3], [0, 2**40], [0, 2**40], [2.5, 0]]
+
+
+PLACES = np.array([[0.0, 0.0], [30.0, 40.0], [-10.0, 5.0]])
+NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
+
+
+def radius_cdf(r, epsilon=0.1):
+    """P(distance <= r) of the paper."""
+    return 1 - (1 + epsilon * r) * np.exp(-epsilon * r)
+
+
+@pytest.mark.parametrize("distance", NAMES)
+def test_the_loss_of_a_noisy_place_is_the_distance(distance, x64):
+    """It is reached at the places themselves; a scale that is too small is seen."""
+    y = np.concatenate([PLACES, np.random.default_rng(0).normal(0, 60, (200, 2))])[:, None, None]
+    r = np.array([1.0, 20.0, 90.0])[:, None, None]
+    budgets = 0.1 * cdist(PLACES, PLACES, NAMES[distance])
+
+    @jax.jit
+    def log_probs(epsilon):
+        noisy = planar_laplace(PLACES, epsilon[:, None], distance=distance)
+        return noisy.log_prob(y), noisy.norm_cdf(r)
+
+    log, cdf = (np.asarray(part) for part in log_probs(np.array([0.1, 0.11])))
+    np.testing.assert_allclose(cdf[:, 0, 0], radius_cdf(r[:, 0, 0]), rtol=1e-12)
+    own, larger = np.max(log[..., :, None] - log[..., None, :], axis=0)
+    np.testing.assert_allclose(own, budgets, rtol=1e-9, atol=1e-12)
+    assert np.all(larger[budgets > 0] > 1.05 * budgets[budgets > 0])
+
+
+def test_draws_are_remapped_to_the_nearest_point():
+    grid = np.stack(np.meshgrid(np.arange(-60, 61, 20.0), np.arange(-60, 61, 20.0)), axis=-1)
+    grid = grid.reshape(-1, 2)
+    noisy = planar_laplace(PLACES.astype(np.float32), 0.1)
+    draws = np.array(noisy.sample(jax.random.key(4), (2000,)))
+    radius = np.linalg.norm(draws - PLACES, axis=-1)
+    assert_follows(radius, radius_cdf)
+    assert_rejected(radius, lambda r: radius_cdf(r, 0.11))
+    draws[0, 0] = np.nan
+    for distance, name in NAMES.items():
+        apart = cdist(draws.reshape(-1, 2), grid, name)
+        found = nearest_point(draws, grid, distance=distance).reshape(-1, 1)
+        chosen = np.take_along_axis(apart, found, -1)[:, 0]
+        np.testing.assert_allclose(chosen[1:], apart[1:].min(axis=-1), atol=1e-4)
+        assert found[0] == 0

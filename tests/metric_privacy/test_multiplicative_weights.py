@@ -19,7 +19,7 @@ from dpjax.metric_privacy import (
     mismatch,
     mwem,
 )
-from dpjax.metric_privacy._multiplicative_weights import selection_distribution
+from dpjax.metric_privacy._multiplicative_weights import selection
 from tests.support.histograms import histograms, moves
 from tests.support.statistics import (
     assert_counts_follow,
@@ -52,9 +52,9 @@ def learned(x, values, update_scale):
     return np.mean(seen, axis=0)
 
 
-@partial(jax.jit, static_argnames="rounds")
-def selections(x, y, queries, rounds):
-    return selection_distribution(x, y, queries, rounds=rounds).log_probabilities()
+@jax.jit
+def selections(answers, y, values, noise):
+    return selection(answers, y, values, noise).log_probabilities()
 
 
 def transcript_loss(values, scale, budget_rounds):
@@ -64,7 +64,6 @@ def transcript_loss(values, scale, budget_rounds):
     The distributions are those for ``budget_rounds`` rounds; the synthetic histogram of the second
     round follows from the first.
     """
-    queries = LipschitzQueries(jnp.asarray(values), jnp.asarray(scale))
     a, b, i, j = moves(ROWS)
     grid = np.array([-60.0, -1.0, 0.4, 2.0, 60.0])
     n = ROWS[0].sum()
@@ -75,8 +74,9 @@ def transcript_loss(values, scale, budget_rounds):
         for k, at in first
     ]
     histories = np.array([start, *after])[:, None]
-    select = np.asarray(selections(ROWS, histories, queries, budget_rounds))  # (.., rows, K)
-    measure = -np.abs(grid[:, None, None] - ROWS @ values.T) / (2 * scale * budget_rounds)
+    noise = 2 * scale * budget_rounds
+    select = np.asarray(selections(ROWS @ values.T, histories, values, noise))  # (.., rows, K)
+    measure = -np.abs(grid[:, None, None] - ROWS @ values.T) / noise
     k, at = np.transpose(first)
     one = select[0].T[k] + measure[at, :, k]  # (histories, rows)
     two = select[1:, None] + measure  # (histories, grid, rows, K)

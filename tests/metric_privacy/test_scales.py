@@ -4,45 +4,44 @@ against other solvers.
 
 import functools
 
-import jax
 import numpy as np
 import pytest
 from scipy import optimize
 
 from dpjax.metric_privacy import (
     from_budgets,
-    from_points,
     improvement_factor,
     load,
     noise_scales,
     optimal_scales,
-    point_metric,
     single_query_scale,
 )
+from dpjax.metric_privacy.scales import OptimalScales, rounded_up
 from tests.metric_privacy import instances
 from tests.metric_privacy.golden import golden
 from tests.metric_privacy.instances import K, N
 
 GOLDEN = golden("D_metric_laplace")
 STRATEGIES = ("equal_shares", "common", "parameter_selection", "optimal")
+OBJECTIVES = {
+    "squared": lambda u, w: w @ u**-2.0,
+    "absolute": lambda u, w: w @ u**-1.0,
+    "geometric_mean": lambda u, w: -w @ np.log(u),
+}
 
 
 @functools.cache
 def everything():
-    """All instances, with the golden one (padded by a constant query and unprotected elements) as
-    the last; scales by strategy.
-    """
-    values, budgets, kinds = instances.all_kinds()
-    last_values, last_budgets = np.zeros((1, K, N)), np.full((1, N, N), np.inf)
-    last_values[0, :2, :3], last_budgets[0, :3, :3] = GOLDEN["Q"], GOLDEN["d"]
-    last_budgets[0, np.arange(N), np.arange(N)] = 0
-    values, budgets = np.concatenate([values, last_values]), np.concatenate([budgets, last_budgets])
-    metric = from_budgets(budgets)
-    best = optimal_scales(values, metric)
-    assert float(np.max(best.gap)) < 1e-11  # the certificate, on all of them
-    scales = {n: np.asarray(noise_scales(values, metric, strategy=n)) for n in STRATEGIES[:-1]}
-    scales["optimal"] = np.asarray(best.scales)
-    return values, budgets, np.append(kinds, "golden"), scales
+    """Instances of all kinds, and their scales by strategy; certificates of the optimum."""
+    values, budgets, kinds = instances.all_kinds(20)
+    asked = [(q, from_budgets(d)) for q, d in zip(values, budgets, strict=True)]
+    scales = {
+        name: np.array([noise_scales(*one, strategy=name) for one in asked])
+        for name in STRATEGIES[:-1]
+    }
+    best = OptimalScales(*map(np.array, zip(*(optimal_scales(*one) for one in asked), strict=True)))
+    scales["optimal"] = best.scales
+    return values, budgets, kinds, scales, best.gap
 
 
 def kinds_of(values, budgets):
@@ -53,8 +52,8 @@ def kinds_of(values, budgets):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_no_scales_overspend_and_none_waste(strategy, x64):
-    values, budgets, _, scales = everything()
+def test_no_scales_overspend_and_none_waste(strategy):
+    values, budgets, _, scales, _ = everything()
     c = scales[strategy]
     free, hopeless = kinds_of(values, budgets)
     assert (np.isposinf(c) == hopeless).all()
@@ -70,41 +69,32 @@ def test_no_scales_overspend_and_none_waste(strategy, x64):
         np.testing.assert_allclose(c[alive], alone.reshape(-1, K)[alive] * sharing, rtol=1e-12)
     else:
         assert spent[some].min() >= 1 - 1e-9
-    for row in range(0, len(values), 17):
+    for row in range(0, len(values), 7):
         assert instances.exact_load(values[row], c[row], budgets[row]) <= 1
 
 
-def test_the_load_sees_scales_that_are_a_little_too_small(x64):
-    values, budgets, _, scales = everything()
+def test_the_load_sees_scales_that_are_a_little_too_small():
+    values, budgets, _, scales, _ = everything()
     free, hopeless = kinds_of(values, budgets)
-    # A sweep: scales with a batch axis more than queries and metric
-    tried = scales["optimal"] * np.array([1 - 1e-9, 1.0])[:, None, None]
-    found = np.asarray(load(values, tried, from_budgets(budgets)))
-    expected = [instances.loads(values, c, budgets) for c in tried]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert (found[0, ~(free | hopeless).all(-1)] > 1).all()
+    some = np.flatnonzero(~(free | hopeless).all(-1))
+    for factor in (1 - 1e-9, 1.0):
+        tried = scales["optimal"] * factor
+        found = [load(values[row], tried[row], from_budgets(budgets[row])) for row in some]
+        np.testing.assert_allclose(found, instances.loads(values, tried, budgets)[some], rtol=1e-12)
+        assert (np.array(found) > 1).all() == (factor < 1)
 
 
-@pytest.mark.parametrize(
-    "strategy", ["common", *(pytest.param(s, marks=pytest.mark.slow) for s in STRATEGIES[2:])]
-)
-def test_float32_is_within_the_budgets_in_exact_arithmetic(strategy):
-    values, budgets, _ = instances.all_kinds(20, seed=5)
-    values, budgets = values.astype(np.float32), budgets.astype(np.float32)
-    c = np.asarray(noise_scales(values, from_budgets(budgets), strategy=strategy))
-    assert c.dtype == np.float32
-    for row in range(0, len(values), 3):
-        assert instances.exact_load(values[row], c[row], budgets[row]) <= 1
-
-
-def test_golden_numbers(x64):
-    scales = everything()[-1]
-    for name, key in zip(STRATEGIES, ("S1", "S2", "S3", "opt"), strict=True):
-        np.testing.assert_allclose(scales[name][-1], [*GOLDEN[key], 0.0], rtol=1e-9)
+def test_golden_numbers():
     metric, asked = from_budgets(GOLDEN["d"]), np.array(GOLDEN["Q"])
-    np.testing.assert_allclose(single_query_scale(asked, metric), GOLDEN["c_single"], rtol=1e-9)
-    chosen = np.array([GOLDEN[key] for key in ("S1", "S2", "S3")])
-    np.testing.assert_allclose(improvement_factor(asked, chosen, metric), GOLDEN["IF"], rtol=1e-9)
+    for name, key in zip(STRATEGIES, ("S1", "S2", "S3", "opt"), strict=True):
+        tolerance = 1e-4 if name == "optimal" else 1e-9  # of the optimum, the sum has 1e-7
+        np.testing.assert_allclose(
+            noise_scales(asked, metric, strategy=name), GOLDEN[key], rtol=tolerance
+        )
+    alone = [single_query_scale(query, metric) for query in asked]
+    np.testing.assert_allclose(alone, GOLDEN["c_single"], rtol=1e-9)
+    factors = [improvement_factor(asked, GOLDEN[key], metric) for key in ("S1", "S2", "S3")]
+    np.testing.assert_allclose(factors, GOLDEN["IF"], rtol=1e-9)
 
 
 def rates(values, budgets):
@@ -114,112 +104,72 @@ def rates(values, budgets):
     return np.abs(values[:, first] - values[:, second])[:, np.isfinite(d)] / d[np.isfinite(d)]
 
 
-def dual_ascent(values, budgets, steps):
-    """A lower bound of sum c^2, by multiplicative updates of the multipliers of pairs; slow, and
-    the same formula nowhere else.
-    """
-    a = rates(values, budgets)
-    multipliers = np.ones(a.shape[1])
-    for _ in range(steps):
-        u = (2 / (a @ multipliers)) ** (1 / 3)
-        multipliers *= (u @ a) ** 0.5
-    u = (2 / (a @ multipliers)) ** (1 / 3)
-    return (u**-2).sum() + multipliers @ (u @ a - 1)
-
-
-def test_the_optimum_against_dual_ascent_and_strategy_3_is_not_optimal(x64):
-    values, budgets, kinds, scales = everything()
-    real = np.flatnonzero(kinds == "plain/real")
-    squares = {name: np.where(np.isfinite(c), c, 0.0) ** 2 for name, c in scales.items()}
-    sizes = {name: c.sum(-1) for name, c in squares.items()}
-    for row in real[:12]:
-        bound, found = dual_ascent(values[row], budgets[row], 4000), sizes["optimal"][row]
-        assert bound <= found * (1 + 1e-9)
-        assert found <= bound * (1 + 1e-3)
-    assert 0.78 < np.mean(sizes["optimal"][real] / sizes["parameter_selection"][real]) < 0.99
+def test_the_optimum_is_certified_and_strategy_3_is_not_optimal():
+    _, _, kinds, scales, gap = everything()
+    assert gap.max() < 1e-7
+    sizes = {n: (np.where(np.isfinite(c), c, 0.0) ** 2).sum(-1) for n, c in scales.items()}
     for other in STRATEGIES[:-1]:
-        assert (sizes["optimal"] <= sizes[other] * (1 + 1e-9)).all()
+        assert (sizes["optimal"] <= sizes[other] * (1 + 1e-7)).all()
+    real = kinds == "plain/real"
+    assert 0.78 < np.mean(sizes["optimal"][real] / sizes["parameter_selection"][real]) < 0.99
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", ["absolute", "geometric_mean"])
-def test_the_certificate_and_an_independent_solver(objective, x64):
-    values, budgets, kinds, _ = everything()
-    rows = np.flatnonzero(np.isin(kinds, ["plain/real", "distinct ties/real"]))[::20]
-    weights = np.array([1.0, 2.0, 0.5])
-    found = optimal_scales(
-        values[rows], from_budgets(budgets[rows]), objective=objective, weights=weights
-    )
-    assert float(np.max(found.gap)) < 1e-10
-    function = {
-        "absolute": lambda u: weights @ u**-1.0,
-        "geometric_mean": lambda u: -weights @ np.log(u),
-    }[objective]
-    for row, c in zip(rows, np.asarray(found.scales), strict=True):
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_certificate_against_an_independent_solver(objective):
+    values, budgets, kinds, *_ = everything()
+    weights, function = np.array([1.0, 2.0, 0.5]), OBJECTIVES[objective]
+    for row in np.flatnonzero(np.isin(kinds, ["plain/real", "distinct ties/real"]))[::8]:
+        metric = from_budgets(budgets[row])
+        c, gap = optimal_scales(values[row], metric, objective=objective, weights=weights)
+        assert gap < 1e-7
         a = rates(values[row], budgets[row])
         unit = 1 / a.max(1)
         best = optimize.minimize(
-            lambda v, unit=unit: function(v * unit),
+            lambda v, unit=unit: function(v * unit, weights),
             0.5 / a.sum(0).max() / unit,
             constraints={"type": "ineq", "fun": lambda v, a=a, unit=unit: 1 - (v * unit) @ a},
             bounds=[(1e-6, 1.0)] * K,
             method="SLSQP",
             options={"ftol": 1e-14, "maxiter": 1000},
         )
-        np.testing.assert_allclose(function(1 / c), best.fun, rtol=1e-6)
+        np.testing.assert_allclose(function(1 / c, weights), best.fun, rtol=1e-6)
+        # Control: equal weights have another optimum
+        other = optimal_scales(values[row], metric, objective=objective).scales
+        assert function(1 / other, weights) > function(1 / c, weights) + 1e-6 * abs(best.fun)
 
 
-def test_the_printed_selection_overspends(x64):
+def test_the_certificate_of_many_pairs_and_queries():
+    rng = np.random.default_rng(0)
+    points = rng.uniform(0, 10, (400, 2))
+    plane = np.linalg.norm(points[:, None] - points, axis=-1)
+    line = np.abs(np.subtract.outer(np.arange(400.0), np.arange(400.0)))
+    walks = np.cumsum(rng.normal(size=(10, 400)), axis=1)
+    for values, budgets in ((rng.uniform(size=(10, 400)), plane), (walks, line)):
+        scales, gap = optimal_scales(values, from_budgets(budgets))
+        assert gap < 1e-7
+        assert 1 - 1e-9 < load(values, scales, from_budgets(budgets)) <= 1
+
+
+def test_the_printed_selection_overspends():
     """The negative control of Algorithm 3: budgets that are used up but for rounding are spent
     again.
     """
-    values, budgets, kinds, scales = everything()
+    values, budgets, kinds, scales, _ = everything()
     real = np.flatnonzero(np.isin(kinds, ["plain/real", "distinct ties/real", "wide/real"]))
     printed = np.abs([instances.printed_selection(values[row], budgets[row]) for row in real])
     spent = instances.loads(values[real], printed, budgets[real])
     assert (spent > 1.01).mean() > 0.1
-    assert spent.max() > 5
     fine = spent <= 1 + 1e-9  # where it does not, it is the same algorithm
     assert fine.sum() > 0.3 * len(real)
     np.testing.assert_allclose(scales["parameter_selection"][real][fine], printed[fine], rtol=1e-6)
 
 
-def test_the_certificate_is_true_in_float32_whatever_is_added_to_a_query():
-    """The same scales are allowed for queries less a constant: the exact difference of floats this
-    near each other.
-    """
-    rng = np.random.default_rng(0)
-    metric = from_points(rng.uniform(0, 10, (N, 2)), epsilon=1.0)
-    plain = rng.uniform(size=(1, K, N)).astype(np.float32)
-    offsets = np.array([0.0, 1e3, 1e5, 1e6]).reshape(4, 1, 1) * np.array([[1.0], [0.0], [-1.0]])
-    moved = (plain + offsets).astype(np.float32)
-    best = optimal_scales(np.stack([moved, moved - moved[..., :1]]), metric)
-    sizes, gap = np.sum(np.asarray(best.scales, np.float64) ** 2, axis=-1), np.asarray(best.gap)
-    assert (sizes[0] <= sizes[1] * (1 + gap[0])).all()
-    assert (sizes[1] <= sizes[0] * (1 + gap[1])).all()
-    assert gap.max() < 1e-3
-    # Control: scales 0.1 % too large are seen
-    assert not (1.002 * sizes[0] <= sizes[1] * (1 + gap[0])).any()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", STRATEGIES[1:])
-def test_coordinates_and_blocks_of_rows_are_the_matrix(strategy, x64):
-    """With the null record and a batch of budgets; 600 copies of the queries, so that a few rows
-    are a block.
-    """
-    rng = np.random.default_rng(4)
-    points, values = rng.uniform(0, 10, (41, 2)), rng.uniform(size=(2, 41))
-    copies = values if strategy == "optimal" else np.broadcast_to(values, (600, 1, 2, 41))
-
-    @jax.jit
-    def scales():
-        metrics = (make(points, epsilon=[0.3, 0.6]) for make in (point_metric, from_points))
-        lazy, dense = (metric.with_absence(1.0) for metric in metrics)
-        return [
-            noise_scales(asked, metric, strategy=strategy)
-            for asked, metric in ((copies, lazy), (values, dense))
-        ]
-
-    found, expected = scales()
-    np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), rtol=1e-6)
+def test_scales_of_another_dtype_are_rounded_up():
+    numbers = np.array([0.0, 1e-50, 0.7, 1 / 3, 1.0, 1e30, 1e39, np.inf])
+    found = rounded_up(numbers, np.dtype(np.float32))
+    assert found.dtype == np.float32
+    assert (found >= numbers).all()
+    assert (found[2:6] <= numbers[2:6] * (1 + 2.0**-23)).all()
+    assert found[0] == 0
+    assert found[1] == np.finfo(np.float32).tiny
+    assert float(np.float32(0.7)) < 0.7  # control

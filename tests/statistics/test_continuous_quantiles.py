@@ -165,7 +165,7 @@ def test_truncation_reads_no_more_and_gives_the_same(neighbors, x64):
 def test_what_needs_whole_levels_refuses():
     profile = continuous(np.arange(5.0), 0.5, lower=0, upper=9, neighbors="swap")
     for word, call in (
-        ("fractional", lambda: inverse_sensitivity(profile, 1.0)),
+        ("integer levels", lambda: inverse_sensitivity(profile, 1.0)),
         ("step", lambda: profile.truncate(1, step=9.0)),
     ):
         with pytest.raises(ValueError, match=word):

@@ -1,0 +1,270 @@
+"""Privacy amplification by samples: Poisson samples under add/remove, fixed sizes under swap.
+
+Nothing else may depend on who was taken. The privacy losses on samples are in ``losses``. Here are
+the closed forms: epsilon and delta, and a Renyi curve at integer orders a >= 2,
+
+    D'(a) <= log(1 + sum over k = 2..a of C(a, k) p^k l^(a-k) e^(t(k))) / (a - 1).
+
+**Poisson samples.** Each individual is taken with probability p, independently of all others. If
+D(k) bounds the Renyi divergence of order k on the sample in both directions, l = 1 - p and e^(t(k))
+= e^((k-1) D(k)) - 1. Proof. The outputs are mixtures, over who else is taken, of (1-p) Q + p P and
+of Q, and the exponential of (a-1) times a Renyi divergence is jointly convex; so it suffices to
+consider two outputs P and Q, with and without the individual. (1) From the dataset with the
+individual to that without it, E_Q (1-p+p P/Q)^a is a binomial sum of E_Q (P/Q)^k <= e^((k-1) D(k)).
+(2) In the other direction, let x = P/Q, m = 1-p+p x and v = p+(1-p) x. The bound covers E_Q m^a,
+and with P and Q exchanged E_Q x (v/x)^a. For w = 3 (1-p) / (3-4p+2ap), in [0, 1],
+
+    F(x) = w m^a + (1-w) x (v/x)^a - m^(1-a) - c (x-1) >= 0,  where c makes F'(1) = 0,
+
+because F(1) = 0 and F'' is a (a-1) p^2 times w m^(a-2) + (1-w) v^(a-2) x^(-a-1) - m^(-a-1), which
+is not negative: the first two are at least their weighted geometric mean m^(w(a-2)) v^((1-w)(a-2))
+x^(-(1-w)(a+1)), and in its ratio to the third, where m >= x^p and v >= x^(1-p), w makes the powers
+of x cancel. As E_Q x = 1, E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the bound again.
+
+**Samples of a fixed size** m of n records, n public. Without replacement, p = m / n, l = 1 and
+e^(t(k)) = e^((k-1) D(k)) min(2, (e^epsilon - 1)^k), or 4 (e^(D(2)) - 1) for k = 2 (Wang, Balle and
+Kasiviswanathan 2019, Theorem 9). With replacement no useful Renyi curve is known, since a record
+that is taken k times counts as a group of k.
+
+On all samples but those with replacement, the output is a mixture of outputs of the mechanism on
+neighbors with the same weights, so that its zCDP, Gaussian DP and Renyi divergences still hold.
+"""
+
+from __future__ import annotations
+
+from math import exp, expm1, inf, log, log1p
+from sys import float_info
+from typing import Literal
+
+import numpy as np
+
+from dpjax import checks
+from dpjax.accounting import losses
+from dpjax.accounting.composition import Composition
+from dpjax.accounting.guarantee import Guarantee, Points, points_of
+
+_ROUNDED_UP = 1 + 2.0**-48  # more than a few roundings to nearest
+# sorted(set()), as np.unique imports numpy.ma
+_ORDERS = np.array(sorted(set(np.rint(np.geomspace(2, 1e4, 128)).tolist())))
+
+
+def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> Guarantee:
+    """Return the guarantee of mechanisms that run on one Poisson subsample of the data.
+
+    If q is the density of the output without an individual, averaged over who else is taken, it is
+    (1 - p + p R) q with that individual, where R is in [e^-epsilon, e^epsilon].
+
+    Args:
+        spent: the guarantee of the mechanism on the subsample, or the sum of those that see the
+            same subsample.
+        probability: p in (0, 1], public, with which each individual is taken.
+
+    Returns:
+        A :class:`Guarantee`: (log(1 + p (e^epsilon - 1)), p delta)-DP, of range log(1 + p
+        (e^epsilon - 1)) - log(1 - p (1 - e^-epsilon)), and where they are known, with a Renyi
+        curve, which is exact for Gaussian noise, and with the privacy losses on the subsample,
+        which :class:`Composition` composes. zCDP and Gaussian DP are kept, but not amplified, since
+        at large orders the divergence on a subsample grows like that on all data. A range of the
+        mechanism below 2 epsilon does not carry over, since different subsamples have different
+        losses, but its privacy losses do.
+
+    Raises:
+        ValueError: a parameter is out of range, or neither an epsilon nor privacy losses nor a
+            Renyi divergence is known.
+
+    Privacy:
+        Under add/remove neighbors only. The subsample and its size must stay secret. Add the
+        guarantees of mechanisms that see the same subsample before this call, and those of
+        mechanisms on independent subsamples after it.
+
+    References:
+        Steinke (2022), Theorem 29; Zhu, Dong and Wang (2022), Theorem 11, for the privacy losses.
+        For the Renyi divergences: Mironov, Talwar and Zhang (2019), "Renyi Differential Privacy of
+        the Sampled Gaussian Mechanism"; Zhu and Wang (2019), "Poisson Subsampled Renyi Differential
+        Privacy".
+
+    >>> noise = Guarantee(neighbors="add_remove", gdp=1.0)  # a Gaussian of deviation 1
+    >>> step = poisson_subsample(noise, probability=0.05)
+    >>> round((200 * step).rules_at(1e-5)["rdp"], 3)
+    5.371
+    >>> print(poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-6), probability=0.1))
+    (0.158566, 1e-07)-DP under add_remove neighbors
+    """
+    whole, given = _spent_on("Poisson subsamples", spent, "add_remove")
+    p = checks.concrete_proportion("probability", probability)
+    if p == 1:
+        return given
+    k = np.arange(2, _ORDERS[-1] + 1)
+    with np.errstate(divide="ignore", over="ignore"):
+        nats = (k - 1) * whole.rdp(k)
+        excess = nats + np.log(-np.expm1(-nats))
+    epsilon = _mixed(given.epsilon, p)
+    # Near p = 1 the sum 1 - p (1 - e^-epsilon) would cancel
+    least = -log1p(p * expm1(-given.epsilon)) if p < 0.5 else -log(1 - p + p * exp(-given.epsilon))
+    spread = (epsilon + max(least * _ROUNDED_UP, float_info.min)) * _ROUNDED_UP
+    return _sampled(
+        whole,
+        given,
+        ("poisson", p, 1),
+        epsilon,
+        spread if given.epsilon else 0.0,
+        p * given.delta,
+        _binomial_curve(whole, excess, p, log1p(-p)),
+    )
+
+
+def fixed_size_subsample(
+    spent: Guarantee | Composition,
+    *,
+    taken: int,
+    public_n: int,
+    replacement: Literal["with", "without"],
+) -> Guarantee:
+    """Return the guarantee of mechanisms that run on one random sample of fixed size.
+
+    Args:
+        spent: the guarantee of the mechanism on the sample, or the sum of those that see the same
+            sample; under swap neighbors.
+        taken: m, the size of the sample; with replacement at most 100,000.
+        public_n: n, the number of records.
+        replacement: ``"without"``, every subset of that size equally likely (m at most n), or
+            ``"with"``, m independent draws.
+
+    Returns:
+        A :class:`Guarantee`: without replacement (log(1 + m/n (e^epsilon - 1)), m/n delta)-DP, and
+        with it (m log(1 + (e^epsilon - 1)/n), delta (e^epsilon' - 1) / (e^epsilon - 1))-DP; where
+        they are known, with the privacy losses on the sample, and without replacement with a Renyi
+        curve, and with the zCDP and Gaussian DP of the mechanism.
+
+    Raises:
+        ValueError: a parameter is out of range, or neither an epsilon nor privacy losses nor a
+            Renyi divergence is known.
+
+    Privacy:
+        Under swap neighbors only: the number of records is public. The sample must stay secret. Add
+        the guarantees of mechanisms that see the same sample before this call, and those of
+        mechanisms on independent samples after it.
+
+    References:
+        Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling", Theorems 9 and
+        10; Wang, Balle and Kasiviswanathan (2019), "Subsampled Renyi Differential Privacy and
+        Analytical Moments Accountant", Theorem 9.
+
+    >>> spent = Guarantee(1.0, inf, "swap", delta=1e-6)
+    >>> print(fixed_size_subsample(spent, taken=10, public_n=100, replacement="without"))
+    (0.158566, 1e-07)-DP under swap neighbors
+    >>> noise = Guarantee(neighbors="swap", gdp=0.5)
+    >>> step = fixed_size_subsample(noise, taken=100, public_n=10_000, replacement="without")
+    >>> round((1000 * step).rules_at(1e-5)["rdp"], 2)  # half of it by the rule "losses"
+    1.5
+    """
+    whole, given = _spent_on("samples of a fixed size", spent, "swap")
+    checks.one_of("replacement", replacement, ("with", "without"))
+    n, without = checks.static_integer("public_n", public_n, 1), replacement == "without"
+    m = checks.static_integer("taken", taken, 1, n if without else 100_000)
+    if without and m == n:
+        return given
+    epsilon = _mixed(given.epsilon, m / n) if without else m * _mixed(given.epsilon, 1 / n)
+    growth = m / n
+    if not without and given.epsilon:
+        growth = expm1(epsilon) / expm1(given.epsilon) if epsilon < 700 else inf
+    curve: Points = ()
+    if without:
+        k = np.arange(2, _ORDERS[-1] + 1)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            nats = (k - 1) * whole.rdp(k)
+            pure = log(max(expm1(min(given.epsilon, 700.0)), float_info.min))
+            excess = nats + np.minimum(log(2), k * pure)
+            excess[0] = min(excess[0], nats[0] + np.log(-np.expm1(-nats[0])) + log(4))
+        curve = _binomial_curve(whole, excess, m / n, 0.0)
+    delta = given.delta and given.delta * growth
+    return _sampled(whole, given, (replacement, m, n), epsilon, 2 * epsilon, delta, curve)
+
+
+def _spent_on(
+    sample: str, spent: Guarantee | Composition, neighbors: str
+) -> tuple[Composition, Guarantee]:
+    """Return the mechanisms that see one sample, as a composition and as one guarantee."""
+    whole = 1 * spent
+    checks.instance(
+        f"subsampling by {sample}", whole, Composition, "a sum of guarantees, or one of them"
+    )
+    if whole.neighbors != neighbors:
+        raise ValueError(
+            f"{sample} amplify under {neighbors} neighbors, this guarantee is under "
+            f"{whole.neighbors}."
+        )
+    return whole, spent if isinstance(spent, Guarantee) else whole.guarantee()
+
+
+def _sampled(
+    whole: Composition,
+    given: Guarantee,
+    sample: tuple[str, float, int],
+    epsilon: float,
+    spread: float,
+    delta: float,
+    curve: Points,
+) -> Guarantee:
+    """Return the guarantee on a sample, with what is known."""
+    # An underflow must not state pure DP
+    delta = max(delta * _ROUNDED_UP, float_info.min) if given.delta else 0.0
+    parts, exact = whole.parts, not given.delta
+    if exact and given.gdp < inf:
+        parts = ((Guarantee(neighbors=given.neighbors, gdp=given.gdp), 1),)
+    sampled = (*sample, parts) if all(losses.known(part) for part, _ in parts) else None
+    kept = exact and sample[0] != "with"
+    if not (epsilon < inf and delta < 1):
+        if not (exact and (curve or sampled)):
+            raise ValueError(
+                "neither an epsilon nor a privacy loss or Renyi divergence that holds without a "
+                f"delta is known on the sample, for {given}."
+            )
+        epsilon, spread, delta = inf, inf, 0.0
+    return Guarantee(
+        epsilon,
+        spread if exact else inf,
+        given.neighbors,
+        delta,
+        given.rho if kept and given.epsilon else inf,
+        curve if kept else (),
+        given.gdp if kept else inf,
+        sampled=sampled,
+        unit=given.unit,
+    )
+
+
+def _mixed(epsilon: float, share: float) -> float:
+    """Return log(1 + share (e^epsilon - 1)), rounded up; of a large epsilon, itself."""
+    if not 0 < epsilon < 700:
+        return epsilon
+    return max(min(log1p(share * expm1(epsilon)) * _ROUNDED_UP, epsilon), float_info.min)
+
+
+def _binomial_curve(
+    whole: Composition, log_terms: np.ndarray, taken: float, log_left: float
+) -> Points:
+    """Return the Renyi curve of the module docstring, where it is finite; empty with a delta.
+
+    Args:
+        whole: the mechanisms, whose divergences are upper bounds.
+        log_terms: t(k) for k = 2, 3, ..., ``(n,)``.
+        taken: p, in (0, 1).
+        log_left: the logarithm of l.
+    """
+    if whole.slack:
+        return ()
+    from scipy.special import gammaln, logsumexp
+
+    found, all_k = [], np.arange(2, log_terms.size + 2)
+    for order in _ORDERS:
+        k = all_k[: int(order) - 1]
+        ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+        parts = ways, k * log(taken), (order - k) * log_left, log_terms[: k.size]
+        with np.errstate(invalid="ignore"):
+            # The addend is above the rounding error.
+            logs = sum(parts) + 2.0**-50 * np.nan_to_num(sum(map(np.abs, parts)), posinf=0.0)
+        # 1e-10 covers the error of gammaln
+        found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))
+    least = float_info.min if whole.rho else 0.0  # a sum may underflow
+    return points_of(_ORDERS, np.maximum(np.fmin(found, whole.rdp(_ORDERS)), least))

@@ -1,0 +1,780 @@
+"""Attempts that are repeated: until one succeeds, until its loss is low, or for the best of them.
+
+**Never fail**: retries of any mechanism, a fixed number of times, until it succeeds (Steinke 2025).
+
+    for each of m attempts: outcome = draw(fresh key);  the first with succeeded(outcome), or else
+    the fallback
+
+The post repeats as long as necessary, which takes a time that depends on the data. Here all m
+attempts are always made, which leaves a probability of failure^m to the fallback. Privacy: the
+argument and its conditions are in ``dpjax.accounting.failures``: ``succeeded`` depends on the data
+only through the outcome, and ``failure`` bounds the probability of a failed attempt on EVERY
+dataset. A bound that holds for most datasets only is not enough: where it fails, so does delta.
+
+**Bounded loss**: a mechanism with loss at most target + 2 tau, by retries until a private loss
+estimate is low (Steinke 2025):
+
+    for each of m attempts: y = draw(key),  z = loss(y) + truncated Laplace noise,  |noise| <= tau;
+    return the first y with z <= target + tau, or else the fallback
+
+    tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
+
+If loss(y) <= target then z <= target + tau, so an attempt fails with at most the probability that
+the mechanism misses the target; and z <= target + tau implies loss(y) <= target + 2 tau. Privacy: y
+and z together are a composition, success is a function of z, and ``dpjax.accounting.failures``
+bounds the cost of the retries.
+
+**Best of**: selection among private candidates (Liu and Talwar 2019; Papernot and Steinke 2022). It
+returns the best of a random number of attempts. Draw K from a public distribution p on 1, ..., m,
+attempt K times, and return the outcome with the best score, where the score is part of the outcome
+of an attempt: a hyperparameter with a noisy accuracy, for example. With f(x) = sum of p_k x^k and F
+the distribution function of the scores, the best outcome is y with probability Q(y) times the mean
+of f' over [F(<y), F(<=y)] (outcomes of equal scores share their total). K is bounded: p is the
+distribution of the number of attempts that is used, not an infinite distribution with its tail cut
+off.
+
+Privacy. For neighboring datasets, let q and q' be such values of F at the same place. The loss is
+at most log(Q/Q') + log(f'(q)/f'(q')), for the largest q that the guarantee of an attempt allows. If
+an attempt is epsilon-DP, q <= e^epsilon q' and 1 - q >= e^-epsilon (1 - q'). If it has range R, let
+e^t be the largest ratio, t from R - epsilon to epsilon: Q <= e^t Q', and with s = 1 - q, s' = 1 -
+q', q <= e^t q' and s >= e^(t-R) s'. While the first of the two is the smaller bound, f'(q)/f'(q')
+increases with q', since log f'(e^x) is convex; beyond, log f'(1 - s) falls by s f''/f' per unit of
+log s, at most S say, and the loss is at most t + (R - t) S. For Renyi divergences, the sum of Q^a
+Q'^(1-a) is at most e^((a-1) D_a), and f'(q)^a f'(q')^(1-a) at most its largest value over all q, q'
+that the guarantee of an attempt allows. All suprema are over cells, each with f' at the end that
+makes it larger, so they are never underestimated.
+
+Choice of the distribution of K. The slope of log f'(e^x) is the mean of K - 1 with K p_K tilted by
+e^(xK). Removing large K decreases it, so p conditioned on K <= m costs no more than p. For
+unbounded p_k proportional to gamma(k + eta) / k! the slope is (1 + eta) q / (1 - q), and the cost
+is (2 + eta) epsilon. Using min(K, m) instead costs up to m epsilon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import exp, expm1, inf, log1p
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.failures import (
+    Bound,
+    Fallback,
+    condition_on_success,
+    number_of_attempts,
+    retry_until_success,
+)
+from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.mechanism import with_guarantee
+from dpjax.distributions import Finite, PiecewiseExponential
+from dpjax.mechanisms.mechanism import HALF
+from dpjax.mechanisms.noise import bounded_noise_laplace
+from dpjax.numerics.arrays import broadcast_rows, concatenate, fits
+from dpjax.random import check_key
+
+Outcome = TypeVar("Outcome")
+_CELLS = 2**17  # cells of log(q / (1 - q)) between -_END and _END
+_END = 32.0
+
+
+def _guarantee_of_retries(
+    attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp"
+) -> Guarantee:
+    """Return the guarantee of one draw of :func:`never_fail`.
+
+    ``failure`` bounds the probability that an attempt fails, on every dataset. See
+    :func:`dpjax.accounting.failures.retry_until_success` for it, ``fallback`` and ``bound``.
+
+    >>> attempt = Guarantee(1.0, 1.0, "swap")
+    >>> print(never_fail.guarantee(attempt, failure=0.5, attempts=40, fallback="public"))
+    (1, 9.09495e-13)-DP under swap neighbors
+    """
+    return retry_until_success(attempt, failure, attempts=attempts, fallback=fallback, bound=bound)
+
+
+@with_guarantee(_guarantee_of_retries)
+def never_fail(
+    key: jax.Array,
+    draw: Callable[[jax.Array], Outcome],
+    *,
+    succeeded: Callable[[Outcome], jax.Array],
+    fallback: Outcome,
+    attempts: int,
+) -> Outcome:
+    """Return the first success of a fixed number of attempts, or the fallback, per element.
+
+    Args:
+        key: a scalar typed threefry key.
+        draw: one attempt, a function from a key to a float or integer array or a pytree of them,
+            such as ``distribution.sample``.
+        succeeded: a function from the outcome of ``draw`` to bool ``(...)``, whose shape must be
+            the leading axes of all arrays of the outcome. Each element succeeds or fails
+            separately.
+        fallback: the result where no attempt succeeds: a pytree like the outcome, each array
+            broadcasting against it.
+        attempts: static, at least 1, chosen without the data; see
+            :func:`dpjax.accounting.failures.attempts_for`.
+
+    Returns:
+        A pytree like the outcome. An attempt with NaN succeeds if ``succeeded`` says so.
+
+    Raises:
+        TypeError: ``succeeded`` does not return booleans.
+        ValueError: the structure of ``fallback`` or the shape of ``succeeded`` does not fit the
+            outcome.
+
+    Privacy:
+        That of :func:`dpjax.accounting.failures.retry_until_success` for the guarantee of one
+        attempt and its failure probability on the worst dataset. ``succeeded`` must be a fixed
+        function of the outcome: a threshold that depends on the data breaks the guarantee
+        (:func:`dpjax.mechanisms.bounded_loss` tests a loss privately). The fallback is public, or
+        depends on the data, for which the guarantee needs ``fallback="private"``. Float draws are
+        simulations.
+
+    References:
+        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org
+        (2025), Theorem 1.
+
+    >>> import jax
+    >>> draw = lambda key: 3 + jax.random.exponential(key, (1000,))
+    >>> y = never_fail(
+    ...     jax.random.key(0), draw, succeeded=lambda y: y < 4, fallback=3.5, attempts=20
+    ... )
+    >>> bool((y < 4).all())
+    True
+    """
+    keys = jax.random.split(check_key(key), number_of_attempts(attempts))
+    outcome = jax.eval_shape(draw, keys[0])
+    success = jax.eval_shape(succeeded, outcome)
+    if success.dtype != jnp.bool_:
+        raise TypeError(f"succeeded must return booleans, got {success.dtype}.")
+    expected, found = str(jax.tree.structure(outcome)), str(jax.tree.structure(fallback))
+    if expected != found:
+        raise ValueError(
+            f"fallback must have the pytree structure of the outcome, {expected}, got {found}."
+        )
+    begins_with("succeeded", success.shape, outcome)
+
+    def attempt(
+        state: tuple[Outcome, jax.Array], key: jax.Array
+    ) -> tuple[tuple[Outcome, jax.Array], None]:
+        held, done = state
+        found = draw(key)
+        success = succeeded(found)
+        return (where(success & ~done, found, held), done | success), None
+
+    start = jax.tree.map(
+        lambda value, leaf: jnp.broadcast_to(jnp.asarray(value, leaf.dtype), leaf.shape),
+        fallback,
+        outcome,
+    )
+    return jax.lax.scan(attempt, (start, jnp.zeros(success.shape, jnp.bool_)), keys)[0][0]
+
+
+def begins_with(reader: str, shape: tuple[int, ...], outcome: Any) -> None:
+    """Raise if the arrays of an outcome do not have ``shape`` as their leading axes."""
+    shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
+    if any(leaf_shape[: len(shape)] != shape for leaf_shape in shapes):
+        raise ValueError(
+            f"every array of the outcome must begin with the axes of {reader}, {shape}, got shapes "
+            f"{shapes}."
+        )
+
+
+def where(condition: jax.Array, new: Outcome, old: Outcome) -> Outcome:
+    """Select ``new`` where the condition holds, else ``old``, in pytrees with its leading axes."""
+
+    def choose(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(
+            jnp.expand_dims(condition, tuple(range(condition.ndim, new.ndim))), new, old
+        )
+
+    return jax.tree.map(choose, new, old)
+
+
+def never_fail_distribution(
+    distribution: Finite, acceptance: ArrayLike, *, fallback: ArrayLike, attempts: int
+) -> Finite:
+    """Return the distribution of :func:`never_fail` over candidates.
+
+    It is P(y) a(y) (1 - q^m)/(1 - q), plus q^m for the fallback. a(y) is the probability that y is
+    accepted, 0 or 1 for a set of successes, and q = sum over y of P(y) (1 - a(y)).
+
+    Args:
+        distribution: the distribution of one attempt, of batch shape ``(...)``.
+        acceptance: float ``(k,)`` or ``(..., k)``, clipped to [0, 1], and 0 where it is NaN.
+        fallback: float ``(...)``.
+        attempts: the number m of attempts, as for :func:`never_fail`.
+
+    Returns:
+        A :class:`Finite` of k+1 values, the last being the fallback (also if it equals a candidate:
+        the probabilities of equal values add up), with minus log-probabilities as costs, at rate 1.
+        A draw from it takes the same time for all data.
+
+    >>> import jax.numpy as jnp
+    >>> one = Finite(jnp.array([1.0, 2.0, 3.0]), jnp.zeros(3), jnp.ones(()))
+    >>> found = never_fail_distribution(one, [1, 0, 0], fallback=9.0, attempts=2)
+    >>> [round(float(p), 4) for p in found.probabilities()]
+    [0.5556, 0.0, 0.0, 0.4444]
+    """
+    accepted = _of_candidates("never_fail_distribution", "acceptance", acceptance, distribution)
+    last = checks.float_array("fallback", fallback).astype(distribution.dtype)
+    batch = jnp.broadcast_shapes(distribution.batch_shape, accepted.shape[:-1], last.shape)
+    values = concatenate(distribution.values, jnp.broadcast_to(last, batch)[..., None])
+    return Finite(
+        values,
+        _cost_of_retries(distribution, accepted, batch, number_of_attempts(attempts)),
+        jnp.ones((), distribution.dtype),
+    )
+
+
+@partial(jax.jit, static_argnames=("batch", "attempts"))
+def _cost_of_retries(
+    one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: int
+) -> jax.Array:
+    """Return minus the log-probability of every candidate, and of the fallback."""
+    accepted = jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0))
+    log_chance = broadcast_rows(one.log_probabilities(), batch)
+    success, failure = (
+        jnp.sum(jnp.exp(log_chance) * part, axis=-1, keepdims=True)
+        for part in (accepted, 1 - accepted)
+    )
+    # log q from the smaller of q and 1 - q; the masks keep the derivatives finite.
+    likely, sure, hopeless = success > failure, failure == 0, success == 0
+    small = jnp.log1p(-jnp.where(likely, 0.0, success))
+    log_failure = jnp.where(
+        likely, jnp.where(sure, -jnp.inf, jnp.log(jnp.where(sure, 1.0, failure))), small
+    )
+    some = -jnp.expm1(attempts * log_failure)  # 1 - q^m
+    log_repeats = jnp.log(jnp.where(hopeless, 1.0, some / jnp.where(hopeless, 1.0, success)))
+    kept = (log_chance > -jnp.inf) & (accepted > 0)
+    log_kept = jnp.where(kept, log_chance, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0))
+    cost = jnp.where(kept | jnp.isnan(log_repeats), -log_kept - log_repeats, jnp.inf)
+    return jnp.concatenate([cost, -attempts * log_failure], axis=-1)
+
+
+def _guarantee_of_losses(
+    attempt: Guarantee,
+    *,
+    epsilon: float,
+    delta: float,
+    failure: float,
+    attempts: int | None,
+    fallback: Fallback,
+    bound: Bound = "sharp",
+) -> Guarantee:
+    """Return the guarantee of one draw of :func:`bounded_loss`.
+
+    The attempt and the estimate of its loss compose to (attempt.epsilon + epsilon, attempt.delta +
+    delta)-DP, to which :func:`dpjax.accounting.failures.retry_until_success` is applied. With
+    ``bound="published"``, the same epsilon and delta for both and no limit on the attempts, this is
+    Theorem 2: 4 epsilon - log(1 - 2 delta/(1-failure)) and 2 delta/(1-failure).
+
+    Args:
+        attempt: the guarantee of one attempt, without the estimate of its loss.
+        epsilon: the epsilon of the estimate of the loss.
+        delta: the delta of the estimate of the loss.
+        failure: in [0, 1), a bound on the probability that the loss of an attempt exceeds the
+            target, on every dataset.
+        attempts: as in :func:`bounded_loss`, or None for the loop of the blog post, which only ends
+            with a success.
+        fallback: ``"public"`` or ``"private"``, whether the fallback depends on the data.
+        bound: ``"sharp"`` or ``"published"``; see
+            :func:`dpjax.accounting.failures.condition_on_success`.
+
+    >>> one = Guarantee(1.0, 1.0, "swap")
+    >>> options = {"failure": 0.1, "attempts": 6, "fallback": "public"}
+    >>> print(bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, **options))
+    (2.09174, 2.11111e-06)-DP under swap neighbors
+    """
+    estimate_epsilon, estimate_delta = (
+        checks.concrete_epsilon(epsilon),
+        checks.concrete_delta(delta),
+    )
+    epsilon, delta = attempt.epsilon + estimate_epsilon, attempt.delta + estimate_delta
+    both = Guarantee(epsilon, inf, attempt.neighbors, delta, unit=attempt.unit)
+    if attempts is None:
+        return condition_on_success(both, failure, bound=bound)
+    return retry_until_success(both, failure, attempts=attempts, fallback=fallback, bound=bound)
+
+
+@with_guarantee(_guarantee_of_losses)
+def bounded_loss(
+    key: jax.Array,
+    draw: Callable[[jax.Array], Outcome],
+    *,
+    loss: Callable[[Outcome], jax.Array],
+    target: ArrayLike,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    sensitivity: ArrayLike = 1.0,
+    fallback: Outcome,
+    attempts: int,
+) -> Outcome:
+    """Return, for each batch element, the first attempt whose privately estimated loss is low.
+
+    If there is none in a fixed number of attempts, return the fallback.
+
+    Args:
+        key: a scalar typed threefry key.
+        draw: one attempt of the mechanism, a function from a key to an array or a pytree of arrays.
+        loss: a function from an outcome to float ``(...)``, which may read the data. Its shape must
+            be the leading axes of all arrays of the outcome. A loss of NaN is a failure.
+        target: alpha, public, the loss that an attempt does not exceed except with its failure
+            probability. It must broadcast to the shape of the loss, as must the next three.
+        epsilon: positive, of the truncated Laplace noise on the loss.
+        delta: in (0, 1/2), of that noise.
+        sensitivity: positive, the sensitivity of the loss of every outcome, as a function of the
+            data.
+        fallback: a pytree like the outcome, either public or computed from the data, such as the
+            outcome of the smallest loss. In the second case the loss is bounded with probability 1,
+            and the guarantee needs ``fallback="private"``.
+        attempts: static, at least 1, chosen without the data; see
+            :func:`dpjax.accounting.failures.attempts_for`.
+
+    Returns:
+        A pytree like the outcome. Unless it is the fallback, its loss is at most target + 2 tau
+        (:func:`loss_margin`), up to the rounding of that sum. Floats are NaN in batch elements
+        whose public parameters are invalid.
+
+    Privacy:
+        (epsilon', delta')-DP, see ``bounded_loss.guarantee``, if on EVERY dataset the loss of an
+        attempt is within the target except with the stated failure probability, and if the target
+        does not depend on the data. A bound on the average loss gives one by Markov's inequality:
+        failure <= average/target for a nonnegative loss (footnote 9 of the post has the ratio
+        inverted).
+
+    References:
+        Steinke, "Differentially private algorithms that never fail", differentialprivacy.org
+        (2025), Theorem 2.
+
+    >>> import jax
+    >>> draw = lambda key: 3 + 9 * jax.random.exponential(key, (1000,))
+    >>> noise = {"epsilon": 1.0, "delta": 0.1}
+    >>> loss, options = lambda y: y - 3.0, {"target": 1.0, "fallback": 3.0, "attempts": 200}
+    >>> y = bounded_loss(jax.random.key(0), draw, loss=loss, **noise, **options)
+    >>> 1 < float(y.max()) - 3 <= 1 + 2 * loss_margin(**noise)
+    True
+    """
+    like = jax.eval_shape(lambda key: loss(draw(key)), check_key(key))
+    dtype = like.dtype if jnp.issubdtype(like.dtype, jnp.floating) else jnp.result_type(float)
+    public = _public(target, epsilon, delta, sensitivity, dtype)
+    for name, parameter in zip(("target", "epsilon", "delta", "sensitivity"), public, strict=True):
+        fits(like.shape, False, **{name: parameter.shape})
+    # The axes along which the noise varies.
+    noise_shape = like.shape[like.ndim - max(parameter.ndim for parameter in public[1:]) :]
+    noise, others = _noise(public, noise_shape), like.shape[: like.ndim - len(noise_shape)]
+
+    def attempt(key: jax.Array) -> tuple[Outcome, jax.Array]:
+        key_outcome, key_noise = jax.random.split(key)
+        outcome = draw(key_outcome)
+        return outcome, noise.sample(key_noise, others) <= _room(
+            public, loss(outcome).astype(dtype)
+        )
+
+    end = (fallback, jnp.zeros((), jnp.bool_))
+    answer = never_fail(
+        key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts
+    )[0]
+    broken = jnp.broadcast_to(jnp.isnan(sum(public)), like.shape)
+    invalid = jax.tree.map(
+        lambda leaf: (
+            jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+        ),
+        answer,
+    )
+    return where(broken, invalid, answer)
+
+
+def bounded_loss_distribution(
+    distribution: Finite,
+    losses: ArrayLike,
+    *,
+    target: ArrayLike,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    sensitivity: ArrayLike = 1.0,
+    fallback: ArrayLike,
+    attempts: int,
+) -> Finite:
+    """Return the exact distribution of :func:`bounded_loss` over candidates.
+
+    ``distribution`` is that of one attempt, and ``losses`` ``(..., k)`` are the losses of its
+    candidates. A candidate is accepted with probability P[noise <= target + tau - loss], which is 1
+    up to the target and 0 beyond target + 2 tau. The other arguments are those of
+    :func:`bounded_loss`; they broadcast against the batch shape. The result has k+1 values, of
+    which the last is the fallback; see :func:`dpjax.mechanisms.never_fail_distribution`.
+
+    >>> import jax.numpy as jnp
+    >>> one = Finite(jnp.arange(3.0), jnp.zeros(3), jnp.ones(()))
+    >>> options = {"target": 0.0, "epsilon": 1.0, "delta": 1e-3, "fallback": 0.0, "attempts": 9}
+    >>> found = bounded_loss_distribution(one, [0.0, 1.0, 30.0], **options)
+    >>> round(float(found.prob(1.0)), 4), float(found.prob(2.0))
+    (0.4997, 0.0)
+    """
+    loss = _of_candidates("bounded_loss_distribution", "losses", losses, distribution)
+    public = [
+        parameter[..., None]
+        for parameter in _public(target, epsilon, delta, sensitivity, distribution.dtype)
+    ]
+    accepted = _noise(public).cdf(_room(public, loss))
+    found = never_fail_distribution(distribution, accepted, fallback=fallback, attempts=attempts)
+    return Finite(found.values, jnp.where(jnp.isnan(sum(public)), jnp.nan, found.cost), found.rate)
+
+
+def _public(
+    target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any
+) -> list[jax.Array]:
+    """Return the public parameters of the test; NaN where they are invalid."""
+    return [
+        checks.finite("target", target, dtype),
+        checks.positive("epsilon", epsilon, dtype),
+        HALF.array("delta", delta, dtype),
+        checks.positive("sensitivity", sensitivity, dtype),
+    ]
+
+
+def _noise(public: Sequence[jax.Array], shape: tuple[int, ...] = ()) -> PiecewiseExponential:
+    _, epsilon, delta, sensitivity = public
+    return bounded_noise_laplace(
+        jnp.zeros(shape, epsilon.dtype), epsilon, sensitivity=sensitivity, delta=delta
+    )
+
+
+def _room(public: Sequence[jax.Array], loss: jax.Array) -> jax.Array:
+    """Return the upper bound on the noise, which always holds where the loss is within the target.
+
+    The order of the sums ensures this in spite of rounding.
+    """
+    return (public[0] - loss) + _noise(public).edges[..., 2]
+
+
+def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Return tau, the largest error of the estimated loss; the loss is at most target + 2 tau.
+
+        tau = sensitivity/epsilon * log(1 + (e^epsilon - 1) / (2 delta))
+
+    From Geng, Ding, Guo and Kumar (2020), Theorem 1. Footnote 4 of the post has its order of
+    magnitude, (1 + log(1/(2 delta)))/epsilon.
+
+    >>> round(loss_margin(epsilon=1.0, delta=1e-6), 3)
+    13.664
+    """
+    rate, failure = checks.concrete_epsilon(epsilon), HALF.single("delta", delta)
+    sensitivity = checks.concrete_positive("sensitivity", sensitivity)
+    return sensitivity * (1 + log1p(-expm1(-rate) * (1 / (2 * failure) - 1)) / rate)
+
+
+def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.ndarray:
+    """Return probabilities of 1, ..., most attempts, ~ (1 - gamma)^k Gamma(k + eta) / k!.
+
+    This is the truncated negative binomial distribution (Papernot and Steinke 2022, Definition 1),
+    conditioned on at most ``most`` attempts. ``eta=0`` is logarithmic and ``eta=1`` geometric; a
+    smaller eta, above -1, costs less, but puts more mass on few attempts. With ``gamma=0`` the mean
+    is (most + 1)/2 for eta = 1, and most / (1 + 1/2 + ... + 1/most) for eta = 0.
+
+    >>> negative_binomial(3, eta=1.0).round(3).tolist(), negative_binomial(3).round(3).tolist()
+    ([0.333, 0.333, 0.333], [0.545, 0.273, 0.182])
+    """
+    size = checks.static_integer("most", most, 1)
+    thinning = checks.concrete_fraction("gamma", gamma)
+    if not -1 < eta < inf:
+        raise ValueError(f"eta must be finite and above -1, got {eta}.")
+    k = np.arange(1, size)
+    return _from_ratios((1 - thinning) * (k + eta) / (k + 1))
+
+
+def poisson(most: int, *, mean: float) -> np.ndarray:
+    """Return probabilities of 1, ..., most attempts, proportional to mean^k / k!.
+
+    ``mean`` is that of the unconditioned Poisson distribution (Papernot and Steinke 2022, Theorem
+    6). For a large mean, K is rarely small, and the cost for epsilon-DP attempts is up to about (1
+    + mean/2) epsilon.
+
+    >>> poisson(4, mean=2.0).round(3).tolist()
+    [0.333, 0.333, 0.222, 0.111]
+    """
+    size = checks.static_integer("most", most, 1)
+    if not 0 < mean < inf:
+        raise ValueError(f"mean must be finite and positive, got {mean}.")
+    return _from_ratios(mean / np.arange(2.0, size + 1))
+
+
+def _from_ratios(ratios: np.ndarray) -> np.ndarray:
+    logs = np.concatenate([[0.0], np.cumsum(np.log(ratios))])
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+def _guarantee_of_best(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
+    """Return the guarantee of :func:`best_of`, for this bounded number of attempts.
+
+    Args:
+        attempt: the guarantee of one attempt, including its score: pure, bounded-range, zCDP or
+            Renyi.
+        attempts: see :func:`best_of`.
+
+    Returns:
+        A :class:`Guarantee` with a curve of Renyi divergences, pure if ``attempt`` is, rounded up
+        by about a thousandth. For :func:`negative_binomial` its epsilon is up to (2 + eta) times
+        that of an attempt. For attempts of bounded range epsilon, such as those of
+        :func:`dpjax.exponential`, it is up to (1 + eta) times: for eta up to 0, many attempts cost
+        the same as one.
+
+    Raises:
+        TypeError: ``attempt`` is not a :class:`Guarantee`, or ``attempts`` is a JAX array.
+        ValueError: ``attempt`` has a delta, or ``attempts`` are not probabilities.
+
+    References:
+        Papernot and Steinke (2022), Lemma 7, Theorem 2 and Corollary 3. The bound for bounded range
+        is not taken from there.
+
+    >>> one = Guarantee(0.1, 0.2, "swap")
+    >>> round(best_of.guarantee(one, attempts=negative_binomial(200)).epsilon, 3)
+    0.2
+    """
+    checks.instance("best_of.guarantee", attempt, Guarantee, "the cost of one attempt")
+    if attempt.delta:
+        raise ValueError(
+            f"attempt must be a pure, zCDP or Renyi guarantee without delta, got {attempt}."
+        )
+    number = _probabilities_of(attempts)
+    pure = attempt.epsilon
+    spread = min(attempt.bounded_range, 2 * pure)
+    orders = 1 + np.geomspace(1e-3, 1e4, 128)
+    each = attempt.rdp(orders)
+    # Cells of q' by its log-odds, the outermost ones unbounded: f'(q') at the left end of the cell,
+    # and f'(q) at the node above the largest q.
+    odds = np.linspace(-_END, _END, _CELLS + 1)
+    slope, bend = _slopes(number, odds)
+    highest = np.append(_largest_odds(odds, pure, spread, orders, each), inf)
+    index = np.ceil(np.minimum((highest + _END) * (_CELLS / (2 * _END)) + 1e-6, _CELLS + 1)).astype(
+        np.int64
+    )
+    above, below = np.log(slope[1:])[index], np.log(slope[:-1])
+    grown = above - below
+    epsilon = inf
+    if pure < inf:
+        # By the steepest part of log f', for all t from R - epsilon to epsilon, or by the largest
+        # ratio.
+        least = (exp(-pure) - exp(-spread)) / -expm1(-spread) if spread else 0.0
+        steepest = float(
+            np.max(
+                (np.append(1.0, _share(-odds)) * bend[1:] / slope[:-1])[
+                    np.append(_share(odds), 1.0) >= least
+                ]
+            )
+        )
+        ends = pure + (spread - pure) * steepest, spread - pure + pure * steepest
+        epsilon = min(max(ends), pure + float(grown.max())) * (1 + 1e-9)
+    extra = np.array([np.max(above / (order - 1) + grown) for order in orders])
+    bound = np.minimum((each + extra) * (1 + 1e-9), epsilon)
+    # Renyi divergences are nondecreasing in the order.
+    bound = np.minimum.accumulate(bound[::-1])[::-1]
+    points = tuple(
+        (order, value)
+        for order, value in zip(orders.tolist(), bound.tolist(), strict=True)
+        if value < inf
+    )
+    return Guarantee(epsilon, 2 * epsilon, attempt.neighbors, renyi=points, unit=attempt.unit)
+
+
+@with_guarantee(_guarantee_of_best)
+def best_of(
+    key: jax.Array,
+    draw: Callable[[jax.Array], Outcome],
+    *,
+    score: Callable[[Outcome], jax.Array],
+    attempts: ArrayLike,
+) -> Outcome:
+    """Return the outcome with the best score of a random number of attempts.
+
+    All ``m`` attempts are made, whatever K is, so the running time reveals nothing about K.
+
+    Args:
+        key: a scalar typed threefry key.
+        draw: one attempt, a private function from a key to a float or integer array or a pytree of
+            them.
+        score: a function from the outcome of ``draw`` to float ``(...)``, higher is better, whose
+            shape must be the leading axes of all arrays of the outcome. Each element is selected
+            separately, with its own number of attempts. NaN is the worst score.
+        attempts: static float ``(m,)``, public, the probabilities of 1, ..., m attempts, such as
+            :func:`negative_binomial`.
+
+    Returns:
+        A pytree like the outcome. The first of equal scores is returned.
+
+    Raises:
+        TypeError: ``attempts`` is a JAX array, or ``key`` is not a typed key.
+        ValueError: ``attempts`` are not probabilities, or the shape of the scores does not fit.
+
+    Privacy:
+        ``best_of.guarantee`` of the guarantee of one attempt, score included: ``score`` must depend
+        on the data only through the outcome. The number of attempts is not revealed. Float draws
+        are simulations.
+
+    References:
+        Liu and Talwar (2019), Theorem 3.2; Papernot and Steinke (2022), Algorithm 1.
+
+    >>> import jax
+    >>> tries = negative_binomial(50)
+    >>> draw = lambda key: jax.random.gumbel(key, (1000,))
+    >>> y = best_of(jax.random.key(0), draw, score=lambda y: -abs(y - 1), attempts=tries)
+    >>> float(abs(y - 1).mean()) < 0.7
+    True
+    """
+    number = _probabilities_of(attempts)
+    key_number, key_draws = jax.random.split(check_key(key))
+    keys = jax.random.split(key_draws, len(number))
+    like = jax.eval_shape(draw, keys[0])
+    goodness = jax.eval_shape(score, like)
+    begins_with("score", goodness.shape, like)
+    last = Finite(
+        jnp.zeros(len(number)), -jnp.log(jnp.asarray(number, jnp.result_type(float))), jnp.ones(())
+    )
+    counted = last.sample_index(key_number, goodness.shape)  # K - 1
+
+    def attempt(
+        state: tuple[Outcome, jax.Array], at: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[Outcome, jax.Array], None]:
+        held, best = state
+        found = draw(at[1])
+        value = jnp.asarray(score(found), best.dtype)
+        value = jnp.where(jnp.isnan(value), -jnp.inf, value)
+        better = (at[0] == 0) | ((at[0] <= counted) & (value > best))
+        return where(better, (found, value), (held, best)), None
+
+    dtype = (
+        goodness.dtype if jnp.issubdtype(goodness.dtype, jnp.floating) else jnp.result_type(float)
+    )
+    start = (
+        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like),
+        jnp.zeros(goodness.shape, dtype),
+    )
+    return jax.lax.scan(attempt, start, (jnp.arange(len(number), dtype=jnp.int32), keys))[0][0]
+
+
+def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: ArrayLike) -> Finite:
+    """Return the exact distribution of :func:`best_of` over candidates.
+
+    Args:
+        distribution: the distribution of one attempt, of batch shape ``(...)``.
+        scores: float ``(k,)`` or ``(..., k)``, the score of each candidate, higher is better; the
+            same for every dataset. A candidate that can have several scores is entered several
+            times.
+        attempts: see :func:`best_of`.
+
+    Returns:
+        A :class:`Finite` on the same values; its costs are minus log-probabilities, and its rate is
+        1.
+
+    References:
+        Papernot and Steinke (2022), Lemma 7.
+
+    >>> import jax.numpy as jnp
+    >>> one = Finite(jnp.array([1.0, 2.0]), jnp.zeros(2), jnp.ones(()))
+    >>> best_of_distribution(one, [0.0, 1.0], attempts=[0.5, 0.5]).probabilities().tolist()
+    [0.375, 0.625]
+    """
+    score = _of_candidates("best_of_distribution", "scores", scores, distribution)
+    number = jnp.asarray(_probabilities_of(attempts), distribution.dtype)
+    return Finite(
+        distribution.values,
+        _cost_of_best(distribution, score, number),
+        jnp.ones((), distribution.dtype),
+    )
+
+
+@jax.jit
+def _cost_of_best(one: Finite, scores: jax.Array, number: jax.Array) -> jax.Array:
+    batch = jnp.broadcast_shapes(one.batch_shape, scores.shape[:-1])
+    log_mass = broadcast_rows(one.log_probabilities(), batch)
+    upto, before = jnp.vectorize(_distribution_function, signature="(k),(k)->(k),(k)")(
+        jnp.where(jnp.isnan(scores), -jnp.inf, scores), jnp.exp(log_mass)
+    )
+
+    def add(state: tuple[jax.Array, jax.Array, jax.Array], p: jax.Array) -> tuple[Any, None]:
+        total, terms, power = state  # terms is the sum of upto^i before^(k-1-i)
+        return (total + p * terms, upto * terms + power * before, power * before), None
+
+    ones = jnp.ones_like(upto)
+    (mean_slope, _, _), _ = jax.lax.scan(add, (jnp.zeros_like(upto), ones, ones), number)
+    return jnp.where(log_mass == -jnp.inf, jnp.inf, -log_mass - jnp.log(mean_slope))
+
+
+def _distribution_function(scores: jax.Array, mass: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return P(score <= s) and P(score < s) for the score s of each candidate."""
+    order = jnp.argsort(scores)
+    ordered = scores[order]
+    sums = jnp.minimum(jnp.concatenate([jnp.zeros(1, mass.dtype), jnp.cumsum(mass[order])]), 1.0)
+    upto, before = (jnp.searchsorted(ordered, scores, side=side) for side in ("right", "left"))
+    return sums[upto], sums[before]
+
+
+def _probabilities_of(attempts: ArrayLike) -> np.ndarray:
+    """Return the probabilities of 1, ..., m attempts as float64, or raise if they are invalid."""
+    if isinstance(attempts, jax.Array):
+        raise TypeError("attempts must be a static sequence of numbers, not a JAX array.")
+    number = checks.host_floats("attempts", attempts).astype(np.float64)
+    if (
+        number.ndim != 1
+        or not np.all(number >= 0)
+        or abs(number.sum() - 1) > 1e-6
+        or not number[0] > 0
+    ):
+        raise ValueError(
+            "attempts must be the probabilities of 1, 2, ... attempts, with that of 1 positive, "
+            f"got {attempts}."
+        )
+    return number / number.sum()
+
+
+def _share(odds: np.ndarray) -> np.ndarray:
+    """Return q from its log-odds log(q / (1 - q))."""
+    return 1 / (1 + np.exp(-odds))
+
+
+def _slopes(number: np.ndarray, odds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the derivatives f' and f'' at 0, at these log-odds, and at 1."""
+    q, k = np.concatenate([[0.0], _share(odds), [1.0]]), np.arange(1, len(number) + 1)
+    slope, bend, power = np.full_like(q, number[0]), np.zeros_like(q), np.ones_like(q)
+    for once, twice in zip((k * number)[1:], (k * (k - 1) * number)[1:], strict=True):
+        bend += twice * power
+        power *= q
+        slope += once * power
+    return slope, bend
+
+
+def _largest_odds(
+    odds: np.ndarray, pure: float, spread: float, orders: np.ndarray, divergences: np.ndarray
+) -> np.ndarray:
+    """Return the largest log-odds of q for those of q' that the guarantee of an attempt allows."""
+    log_q, log_s = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
+    # Upper bounds on log q, lower bounds on log(1 - q).
+    most, least = log_q + pure, log_s - pure
+    for order, divergence in zip(orders, divergences, strict=True):
+        most = np.minimum(most, (1 - 1 / order) * (log_q + divergence))
+        least = np.maximum(least, order / (order - 1) * log_s - divergence)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_q = np.where(most < 0, most - np.log(-np.expm1(most)), inf)
+        by_s = np.where(least < 0, np.log(-np.expm1(least)) - least, -inf)
+    return np.minimum(np.minimum(by_q, by_s), odds + spread)
+
+
+def _of_candidates(caller: str, name: str, value: ArrayLike, distribution: Finite) -> jax.Array:
+    """Return an array with an element for each candidate of one attempt, of its dtype."""
+    checks.instance(caller, distribution, Finite, "such as dpjax.exponential(...)")
+    array = checks.float_array(name, value).astype(distribution.dtype)
+    size = distribution.values.shape[-1]
+    if array.shape[-1:] != (size,):
+        raise ValueError(
+            f"{name} must have one element for each of the {size} candidates on the last axis, "
+            f"got shape {array.shape}."
+        )
+    return array

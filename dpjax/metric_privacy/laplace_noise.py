@@ -1,0 +1,189 @@
+"""Laplace noise under a metric: answers of linear queries, and noisy places.
+
+Z = Q x + (Lap(c_1), ..., Lap(c_K)) for a histogram x. If one record moves from element i to element
+j, the answers move by Q_i - Q_j, so no density changes by more than exp(sum_k |Q_ki - Q_kj| / c_k),
+which is at most exp(d(i, j)) for scales c within the budgets (``dpjax.metric_privacy.scales``). See
+Kamalaruban et al. (2020), Theorem 1.
+
+Planar Laplace noise is geo-indistinguishability (Andres et al. 2013; Chatzikokolakis et al. 2013).
+The density at y is proportional to exp(-epsilon * distance(y, x)) around the true location x, in
+any number of dimensions. By the triangle inequality it changes by at most a factor exp(epsilon *
+distance(x, x')) from x to x': d-privacy of one record for the metric of ``from_points``, with all
+places as the universe.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.accounting.mechanism import with_guarantee
+from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.radial import Radial
+from dpjax.mechanisms import k_norm, laplace
+from dpjax.metric_privacy.guarantees import MetricGuarantee
+from dpjax.metric_privacy.histograms import counts_of
+from dpjax.metric_privacy.metric import Metric, finite, numbers
+from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, load, noise_scales
+from dpjax.metric_privacy.universes import from_points
+from dpjax.numerics.float64 import in_float64
+
+PlaneDistance = Literal["euclidean", "manhattan", "chebyshev"]
+_NORMS = {"euclidean": 2.0, "manhattan": 1.0, "chebyshev": float("inf")}
+_NO_NOISE = 1e-18  # the scale of an answer without noise
+
+
+def laplace_guarantee(metric: Metric) -> MetricGuarantee:
+    """Return the guarantee of one draw of all answers of :func:`metric_laplace`.
+
+    It is d, and twice d in range.
+
+    >>> from dpjax.metric_privacy import from_points
+    >>> cost = metric_laplace.guarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.5))
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    d-privacy on 3 elements with budgets 0.5 to 1.5, n public:
+    1.5-DP and 3-bounded-range under swap neighbors
+    """
+    return MetricGuarantee(metric)
+
+
+@with_guarantee(laplace_guarantee)
+def metric_laplace(
+    x: ArrayLike,
+    queries: ArrayLike,
+    metric: Metric,
+    *,
+    strategy: Strategy = "optimal",
+    scales: ArrayLike | OptimalScales | None = None,
+) -> PiecewiseExponential:
+    """Return the distribution of the noisy answers Q x + Lap(c).
+
+    Args:
+        x: see :mod:`dpjax.metric_privacy`.
+        queries: see :mod:`dpjax.metric_privacy`.
+        metric: see :mod:`dpjax.metric_privacy`.
+        strategy: the strategy of :func:`dpjax.metric_privacy.noise_scales`.
+        scales: ``(K,)``, the scales, or the result of :func:`optimal_scales`.
+
+    Returns:
+        The distributions of all answers, of batch shape ``(..., K)``. A query that distinguishes a
+        pair of budget 0 has no answer (NaN). One that distinguishes no protected pair is answered
+        exactly: its scale is 1e-18.
+
+    Raises:
+        ValueError: the scales exceed the budgets, or in float32 a query has a value above 1e19.
+
+    Privacy:
+        d-private: moving one record from i to j changes no probability by more than a factor
+        exp(d(i, j)). Under swap n is public, and the count of all records is answered exactly; with
+        the null record in the universe n is private. Float draws are simulations: an answer that is
+        large compared to its noise is rounded to a float.
+
+    References:
+        Kamalaruban et al. (2020), Theorem 1 and equation (5) with c * Q' = Q.
+
+    >>> from dpjax.metric_privacy import from_points
+    >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=0.5)
+    >>> distribution = metric_laplace([40, 25, 35], [[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]], metric)
+    >>> distribution.mean().tolist(), [round(float(s), 4) for s in distribution.stddev()]
+    ([35.0, 100.0], [1.4142, 0.0])
+    """
+    checks.instance("metric_laplace", metric, Metric, "from_points, from_budgets, ...")
+    checks.one_of("strategy", strategy, STRATEGIES)
+    values = metric.columns(queries)[:, : metric.num_values]
+    known = scales.scales if isinstance(scales, OptimalScales) else scales
+    if known is None:
+        known = noise_scales(queries, metric, strategy=strategy)
+    elif (spent := load(queries, known, metric)) > 1:
+        raise ValueError(
+            f"scales must have a load of at most 1 to be private, got {float(spent):g}: use larger "
+            "scales."
+        )
+    counts = counts_of(x, metric.num_values)
+    if np.abs(values).max() > float(jnp.finfo(counts.dtype).max) * 2.0**-62:
+        raise ValueError(f"queries must have values below 1e19 in {counts.dtype}: rescale them.")
+    answers = in_float64(lambda counts: counts @ values.T, counts)
+    c = np.nextafter(np.asarray(known, answers.dtype), np.inf, dtype=answers.dtype)
+    c = np.where(np.asarray(known) == 0, _NO_NOISE, c)
+    return laplace(answers, 1.0, sensitivity=jnp.asarray(np.where(c < np.inf, c, np.nan)))
+
+
+def planar_guarantee(
+    points: ArrayLike, epsilon: float, *, distance: PlaneDistance = "euclidean"
+) -> MetricGuarantee:
+    """Return the guarantee of one draw of :func:`planar_laplace` for these places.
+
+    It is d, and twice d in range.
+
+    >>> cost = planar_laplace.guarantee([[0.0, 0.0], [3.0, 4.0]], 0.1)
+    >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
+    d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
+    0.5-DP and 1-bounded-range under swap neighbors
+    """
+    checks.one_of("distance", distance, _NORMS)
+    return MetricGuarantee(from_points(points, epsilon=epsilon, distance=distance))
+
+
+@with_guarantee(planar_guarantee)
+def planar_laplace(
+    locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneDistance = "euclidean"
+) -> Radial:
+    """Return the distribution of the noisy location of each record.
+
+    Args:
+        locations: float ``(..., D)``, the true places, in units of length: meters of a map's
+            projection, not degrees.
+        epsilon: positive, the budget per unit of length; broadcasts against ``(...)``.
+        distance: as for :func:`from_points`.
+
+    Returns:
+        A :class:`dpjax.Radial`, whose :meth:`~dpjax.Radial.norm_quantile` is the radius that
+        contains a given share of the draws. It is not restricted to a region: map draws to public
+        places with :func:`nearest_point`.
+
+    Privacy:
+        Each location is d-private with d = epsilon * distance. Public: epsilon, the distance, and
+        the number of records. Float draws are simulations.
+
+    >>> noisy = planar_laplace([[120.0, 40.0]], 0.01)
+    >>> round(float(noisy.mean_norm_error()[0]), 1), round(float(noisy.norm_quantile(0.95)[0]), 1)
+    (200.0, 474.4)
+    """
+    checks.one_of("distance", distance, _NORMS)
+    return k_norm(locations, epsilon, sensitivity=1.0, p=_NORMS[distance])
+
+
+def nearest_point(
+    draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistance = "euclidean"
+) -> np.ndarray:
+    """Return the index of the public point nearest to each draw, such as a point of a grid.
+
+    This is post-processing, on the host.
+
+    Args:
+        draws: float ``(..., D)``.
+        points: float ``(N, D)``, chosen without the data.
+        distance: as for :func:`planar_laplace`.
+
+    Returns:
+        Integers ``(...)``; 0 for a draw that is not finite.
+
+    >>> nearest_point([[0.2, 0.9], [7.0, 1.0]], [[0.0, 0.0], [0.0, 1.0], [5.0, 1.0]]).tolist()
+    [1, 2]
+    """
+    from scipy.spatial import KDTree
+
+    checks.one_of("distance", distance, _NORMS)
+    drawn, places = numbers("draws", draws), finite("points", points, ("N", "D"))
+    if drawn.shape[-1:] != places.shape[1:]:
+        raise ValueError(
+            f"points must be (N, D) for draws (..., D), got shapes {places.shape} and "
+            f"{drawn.shape}."
+        )
+    known = np.isfinite(drawn).all(axis=-1)
+    found = KDTree(places).query(np.where(known[..., None], drawn, 0.0), p=_NORMS[distance])[1]
+    return np.where(known, found, 0)

@@ -1,0 +1,405 @@
+"""Metrics on universes of points, dates, attributes and graphs, policies, and their queries.
+
+See Kamalaruban et al. (2020), Sections 1, 2, 4.4 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import combinations
+from typing import Literal, get_args
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from dpjax import checks
+from dpjax.metric_privacy.metric import ROUNDING, Metric, finite, prices
+
+Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
+Rule = Literal["sum", "min"]
+_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
+_EARTH_RADIUS = 6371.0088  # mean radius in kilometers
+
+
+def from_points(
+    points: ArrayLike,
+    *,
+    epsilon: float,
+    distance: Distance = "euclidean",
+    weights: ArrayLike | None = None,
+) -> Metric:
+    """Return the metric d(i, j) = epsilon * distance(i, j) of points.
+
+    Args:
+        points: ``(N, D)``, the coordinates of the public universe.
+        epsilon: positive, the budget per unit of distance.
+        distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference),
+            ``"hamming"`` (the number of coordinates that differ), or ``"great_circle"``: kilometers
+            between pairs of latitude and longitude in degrees.
+        weights: ``(D,)``, finite and nonnegative, not for ``"great_circle"``: every coordinate's
+            difference (in ``"hamming"`` its 1) is multiplied by its weight first.
+
+    >>> from_points([[0.0], [1.0], [3.0]], epsilon=0.5).budgets.tolist()
+    [[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]]
+    """
+    from scipy.spatial.distance import cdist
+
+    checks.one_of("distance", distance, get_args(Distance))
+    places, rate = finite("points", points, ("N", "D")), checks.concrete_epsilon(epsilon)
+    if distance == "great_circle":
+        if weights is not None:
+            raise ValueError("weights must be None for great_circle.")
+        return Metric(rate * _great_circle(places))
+    count = places.shape[1]
+    factors = np.ones(count) if weights is None else finite("weights", weights, ("D",))
+    if factors.shape != (count,) or np.any(factors < 0):
+        raise ValueError(f"weights must be {count} nonnegative numbers, got {weights}.")
+    if distance == "hamming":
+        return weighted_hamming(places, budgets=rate * factors)
+    scaled = _from_least(points) * factors
+    apart = cdist(scaled, scaled, _NAMES[distance])
+    if not np.isfinite(apart).all():
+        raise ValueError("points must have finite distances: rescale them.")
+    return Metric(rate * apart)
+
+
+def from_dates(dates: ArrayLike, *, epsilon: float) -> Metric:
+    """Return the metric d(i, j) = epsilon * days between the dates of elements i and j.
+
+    Args:
+        dates: ``(N,)``, of the public universe: NumPy ``datetime64`` within 290,000 years of 1970,
+            Python dates, or numbers of days.
+        epsilon: positive, the budget per day (epsilon / T protects a period of T days by epsilon).
+
+    >>> import datetime
+    >>> dates = [datetime.date(2024, 2, 28), datetime.date(2024, 3, 1)]
+    >>> from_dates(dates, epsilon=0.5).budgets.tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    moments, rate = np.asarray(dates), checks.concrete_epsilon(epsilon)
+    if moments.dtype.kind not in "biuf":
+        moments, rate = _microseconds(moments), rate / (86400 * 10**6)
+    finite("dates", moments, ("N",))
+    return from_points(moments[:, None], epsilon=rate)
+
+
+def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
+    """Return the metric d(i, j) = sum of the budgets of the attributes in which i and j differ.
+
+    Args:
+        records: ``(N, A)``, the A attributes of every element of the public universe: numbers or
+            labels of any kind.
+        budgets: ``(A,)``, the budget of a change of each attribute: nonnegative, ``inf`` for an
+            unprotected one.
+
+    >>> records = [["m", "yes"], ["m", "no"], ["f", "no"]]
+    >>> weighted_hamming(records, budgets=[2.0, 0.5]).budgets.tolist()
+    [[0.0, 0.5, 2.5], [0.5, 0.0, 2.0], [2.5, 2.0, 0.0]]
+    """
+    table = _table(records)
+    if np.any(table != table):
+        raise ValueError("records must not be NaN.")
+    each = prices(budgets, table.shape[1], "attribute")
+    return _over_attributes(table, [np.broadcast_to(b, len(table)) for b in each], "min")
+
+
+def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike], rule: Rule) -> Metric:
+    """Return a metric from a budget e for every value of an attribute; smaller ones protect more.
+
+    ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v
+    != u; with an infinite budget, every change to or from its value is unprotected. ``rule="min"``:
+    the smaller of e(u) and e(v) instead, for attributes of two values only. (With three it is not a
+    metric: of budgets (1, 10, 10) the last two values are 10 apart, and 2 by way of the first.
+    Instance-specific privacy has that minimum for any number of values. A mechanism that satisfies
+    it also satisfies its shortest paths, which are a metric: ``from_budgets(numpy.minimum.outer(e,
+    e) * (1 - numpy.eye(len(e)))).closure()``.) The larger of two budgets would be a metric for any
+    number of values, but protect nothing: a value of a small budget could be distinguished from all
+    those of larger ones.
+
+    Args:
+        records: int ``(N, A)``, the codes 0, 1, ... of the values of every element of the public
+            universe.
+        budgets: A arrays of shape ``(V_a,)``, a budget for every value of an attribute. Budgets
+            belong to values, not to persons.
+        rule: ``"sum"`` or ``"min"``.
+
+    References:
+        Kamalaruban et al. (2020): Example 1 has the minimum (equation 3), a metric for its binary
+        attributes, and so has Definition 11 for any number of values; Section 5 has the sum.
+
+    >>> value_budgets([[0], [1], [2]], budgets=[[1.0, 2.0, 4.0]], rule="sum").budgets.tolist()
+    [[0.0, 3.0, 5.0], [3.0, 0.0, 6.0], [5.0, 6.0, 0.0]]
+    """
+    checks.one_of("rule", rule, get_args(Rule))
+    codes = _table(records)
+    if codes.dtype.kind not in "iu":
+        raise TypeError(f"records must be integer codes of values, got dtype {codes.dtype}.")
+    if len(budgets) != codes.shape[1]:
+        raise ValueError(f"budgets must have one array for each of {codes.shape[1]} attributes.")
+    of_elements = []
+    for column, own in zip(codes.T, budgets, strict=True):
+        count = np.size(own)
+        if rule == "min" and count != 2:
+            raise ValueError(
+                f"rule='min' needs attributes of two values, got {count}: with budgets (1, 10, 10) "
+                "the last two are 10 apart, but 2 by way of the first. Use rule='sum' or "
+                "weighted_hamming."
+            )
+        if not np.all((column >= 0) & (column < count)):
+            raise ValueError(f"records must be codes from 0 to {count - 1}, which have a budget.")
+        of_elements.append(prices(own, count, "value")[column])
+    return _over_attributes(codes, of_elements, rule)
+
+
+def product(*metrics: Metric) -> Metric:
+    """Return the metric of records that have one element of each universe.
+
+    It is d((i, a), (j, b)) = d_1(i, j) + d_2(a, b). Separate d_k-private releases of each attribute
+    are together d-private (Kamalaruban et al. 2020, Appendix C). The last universe varies fastest,
+    as in ``itertools.product``. The metrics must not have a null record: add it to the product.
+
+    >>> from dpjax.metric_privacy import uniform
+    >>> both = product(from_points([[0.0], [3.0]], epsilon=0.5), uniform(2, epsilon=1.0))
+    >>> both.budgets[0].tolist()
+    [0.0, 1.0, 1.5, 2.5]
+    """
+    if not metrics:
+        raise ValueError("product needs at least one metric.")
+    each = [_without_absence("product", metric) for metric in metrics]
+    return Metric(
+        reduce(lambda a, b: np.kron(a, np.ones_like(b)) + np.kron(np.ones_like(a), b), each)
+    )
+
+
+def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
+    """Return the metric d(i, j) = the smallest sum of budgets along a path from i to j.
+
+    It is ``inf`` if there is no path: such nodes are not protected. Edges are undirected; of
+    several between two nodes the smallest budget counts.
+
+    Args:
+        edges: int ``(E, 2)``, pairs of nodes 0 to N-1 of the public graph.
+        size: the number N of nodes.
+        budgets: ``(E,)``, or one for all: nonnegative, ``inf`` for an absent edge.
+
+    References:
+        Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He,
+        Machanavajjhala and Ding (2014).
+
+    >>> from_graph([[0, 1], [1, 2]], size=3, budgets=[1.0, 0.5]).budgets.tolist()
+    [[0.0, 1.0, 1.5], [1.0, 0.0, 0.5], [1.5, 0.5, 0.0]]
+    """
+    size, pairs = checks.static_integer("size", size, 1), np.asarray(edges)
+    if pairs.dtype.kind not in "iu":
+        raise TypeError(f"edges must be pairs of integers, got dtype {pairs.dtype}.")
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.all((pairs >= 0) & (pairs < size)):
+        raise ValueError(
+            f"edges must be (E, 2), pairs of nodes from 0 to {size - 1}, got shape {pairs.shape}."
+        )
+    lengths = np.where(np.eye(size) == 1, 0.0, np.inf)
+    np.minimum.at(lengths, tuple(pairs.T), prices(budgets, len(pairs), "edge"))
+    return Metric(np.minimum(lengths, lengths.T)).closure()
+
+
+def spanning_tree(metric: Metric, *, budget: float | None = None) -> Metric:
+    """Return the metric of paths in a minimum spanning tree.
+
+    d(i, j) is the sum of budgets along the path from i to j. The tree is public. With the budgets
+    of ``metric`` no pair is protected more than under its closure.
+
+    Args:
+        metric: the lengths that the tree minimizes, for example the distances of points. Of edges
+            of equal length any may be in the tree; elements that no finite budget connects stay at
+            ``inf``.
+        budget: positive, the same for every edge of the tree; by default the budgets of ``metric``.
+
+    >>> points = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)
+    >>> spanning_tree(points, budget=0.5).budgets.tolist()
+    [[0.0, 0.5, 1.0], [0.5, 0.0, 0.5], [1.0, 0.5, 0.0]]
+    """
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    checks.instance("spanning_tree", metric, Metric, "from_points, from_graph, ...")
+    lengths = metric.budgets
+    # A tree depends on the order of lengths only, and SciPy takes 0 for no edge
+    order = 1 + np.unique(lengths, return_inverse=True)[1].reshape(lengths.shape)
+    tree = minimum_spanning_tree(np.where(np.isinf(lengths), 0, order))
+    edges = np.argwhere(tree.toarray())
+    each = lengths[tuple(edges.T)] if budget is None else checks.concrete_positive("budget", budget)
+    paths = from_graph(edges, size=metric.size, budgets=each)
+    return replace(paths, neighbors=metric.neighbors)
+
+
+def blowfish(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
+    """Return the policy d(i, j) = epsilon up to a distance threshold, and ``inf`` beyond.
+
+    It violates the triangle inequality, but needs no repair: a mechanism within these budgets is
+    also within their :meth:`~dpjax.metric_privacy.Metric.closure` (epsilon times the number of
+    steps of at most the threshold between two elements), and the noise of linear queries has the
+    same scales for both. Elements that no such steps connect are not protected from being
+    distinguished.
+
+    Args:
+        distances: a metric with a budget of 1 per unit of distance, such as ``from_points(points,
+            epsilon=1)``, without the null record.
+        epsilon: positive.
+        threshold: positive, a distance. A distance above it by rounding counts as within it: 0.4 -
+            0.3 is more than 0.1.
+
+    References:
+        He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al.
+        (2020), Section 4.4.
+
+    >>> line = from_points([[0.0], [1.0], [2.0]], epsilon=1)  # 1 per unit of distance
+    >>> blowfish(line, epsilon=0.5, threshold=1).budgets.tolist()
+    [[0.0, 0.5, inf], [0.5, 0.0, 0.5], [inf, 0.5, 0.0]]
+    """
+    apart, limit = _without_absence("blowfish", distances), _threshold(threshold)
+    budgets = np.where(apart <= limit * (1 + ROUNDING), checks.concrete_epsilon(epsilon), np.inf)
+    np.fill_diagonal(budgets, 0.0)
+    return Metric(budgets)
+
+
+def smooth_threshold(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
+    """Return the metric d(i, j) = epsilon * max(1, distance / threshold) for i != j.
+
+    It satisfies the triangle inequality if the distances do: max(1, s + t) <= max(1, s) + max(1,
+    t). Arguments are those of :func:`blowfish`. Two elements at distance 0 also have the budget
+    epsilon, not 0.
+
+    References:
+        Kamalaruban et al. (2020), Section 4.4.
+
+    >>> line = from_points([[0.0], [1.0], [4.0]], epsilon=1)
+    >>> smooth_threshold(line, epsilon=0.5, threshold=2).budgets.tolist()
+    [[0.0, 0.5, 1.0], [0.5, 0.0, 0.75], [1.0, 0.75, 0.0]]
+    """
+    apart = _without_absence("smooth_threshold", distances) / _threshold(threshold)
+    budgets = checks.concrete_epsilon(epsilon) * np.maximum(1.0, apart)
+    np.fill_diagonal(budgets, 0.0)
+    return Metric(budgets)
+
+
+def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
+    """Return all range queries on a grid of attributes as 0 and 1, float32 ``(K, N)``.
+
+    Each counts the records with lo_a <= value <= hi_a in every attribute a. The elements of the
+    grid are in the order of ``itertools.product``: the last attribute changes first.
+
+    ``sizes`` are the numbers of values of the attributes; an int for one attribute. K is the
+    product of n (n + 1) / 2.
+
+    >>> range_queries(3).astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
+    """
+    each = _sizes([sizes] if isinstance(sizes, (int, np.integer)) else sizes)
+    ends = [np.triu_indices(n) for n in each]
+    tables = [
+        (first[:, None] <= np.arange(n)) & (np.arange(n) <= last[:, None])
+        for n, (first, last) in zip(each, ends, strict=True)
+    ]
+    return reduce(np.kron, tables).astype(np.float32)
+
+
+def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
+    """Return the cells of all marginal tables of ``ways`` attributes, float32 ``(K, N)``.
+
+    The values are 0 and 1 (Barak et al. 2007), and the elements those of :func:`range_queries`.
+
+    Args:
+        sizes: the number of values of each attribute.
+        ways: the number of attributes of a table, from 0 (the number of records) to all. Tables are
+            in the order of ``itertools.combinations``, and the cells of each in that of its
+            attributes' values.
+
+    >>> marginal_queries([2, 2], ways=1).astype(int).tolist()
+    [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
+    """
+    each = _sizes(sizes)
+    tables = list(combinations(range(len(each)), checks.static_integer("ways", ways, 0, len(each))))
+
+    def cells(table: tuple[int, ...]) -> np.ndarray:
+        factors: list[np.ndarray] = [np.ones((1, n)) for n in each]
+        for attribute in table:
+            factors[attribute] = np.eye(each[attribute])
+        return reduce(np.kron, factors)
+
+    return np.concatenate([cells(table) for table in tables]).astype(np.float32)
+
+
+def _from_least(values: ArrayLike) -> np.ndarray:
+    """Return numbers minus the least of their column, float64.
+
+    Integers are subtracted before they are rounded.
+    """
+    array = np.asarray(values)
+    exact = array.astype(object if array.dtype.kind in "iu" else np.float64)
+    return (exact - exact.min(axis=0)).astype(np.float64)
+
+
+def _microseconds(dates: np.ndarray) -> np.ndarray:
+    """Return dates as integers."""
+    try:
+        years = dates.astype("datetime64[Y]").astype(np.int64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"dates must be dates or numbers of days, got dtype {dates.dtype}."
+        ) from None
+    # 64-bit microseconds would wrap around; NaT is the least integer
+    if not dates.size or np.any((years < -290_000) | (years > 290_000)):
+        raise ValueError("dates must be one or more dates within 290,000 years of 1970, not NaT.")
+    return dates.astype("datetime64[us]").astype(np.int64)
+
+
+def _great_circle(places: np.ndarray) -> np.ndarray:
+    """Return the kilometers between places by the haversine formula."""
+    if places.shape[1] != 2 or np.any(np.abs(places[:, 0]) > 90):
+        raise ValueError(
+            "points must be (latitude, longitude) in degrees for great_circle, with latitudes from "
+            "-90 to 90."
+        )
+    latitude, longitude = places.T
+    rise = np.radians(np.subtract.outer(latitude, latitude))
+    around = np.subtract.outer(longitude, longitude)
+    turn = np.radians(around - 360 * np.round(around / 360))  # one meridian has two longitudes
+    narrow = np.sin(np.radians(90 - np.abs(latitude)))  # its cosine, 0 at the poles
+    h = np.sin(rise / 2) ** 2 + np.outer(narrow, narrow) * np.sin(turn / 2) ** 2
+    return 2 * _EARTH_RADIUS * np.arcsin(np.sqrt(np.minimum(h, 1)))
+
+
+def _table(records: ArrayLike) -> np.ndarray:
+    table = np.asarray(records)
+    if table.ndim != 2 or not table.size:
+        raise ValueError(f"records must be of shape (N, A) with N, A >= 1, got {table.shape}.")
+    return table
+
+
+def _over_attributes(table: np.ndarray, budgets: list[np.ndarray], rule: Rule) -> Metric:
+    """Return sums over attributes in which elements differ of both their budgets, by the rule."""
+    both = np.add.outer if rule == "sum" else np.minimum.outer
+    total = np.zeros((len(table), len(table)))
+    for column, own in zip(table.T, budgets, strict=True):
+        total += np.where(column[:, None] != column, both(own, own), 0.0)
+    return Metric(total)
+
+
+def _without_absence(caller: str, metric: Metric) -> np.ndarray:
+    checks.instance(caller, metric, Metric, "from_points, from_budgets, ...")
+    if metric.neighbors == "add_remove":
+        raise ValueError(
+            f"{caller} needs metrics without the null record: add it to the result, as in "
+            f"{caller}(...).with_absence(...)."
+        )
+    return metric.budgets
+
+
+def _threshold(threshold: float) -> float:
+    return checks.concrete_positive("threshold", threshold)
+
+
+def _sizes(sizes: Sequence[int]) -> list[int]:
+    if not len(sizes):
+        raise ValueError("sizes must have one or more elements, the numbers of values.")
+    return [checks.static_integer("sizes", n, 1) for n in sizes]

@@ -1,0 +1,224 @@
+"""Samples: golden numbers, mechanisms by enumeration, Renyi divergences of worst pairs and of
+dp-accounting, and where there is no amplification.
+"""
+
+import itertools
+import json
+import pathlib
+from dataclasses import replace
+from decimal import Context, Decimal
+from math import expm1, inf, log, log1p
+
+import jax
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import binom
+
+from dpjax import accounting
+from dpjax.accounting import Guarantee, fixed_size_subsample, poisson_subsample
+
+GOLDEN = json.loads(
+    (pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text()
+)["subsample"]
+ORDERS = np.array([1.5, 2.0, 3.0, 7.0, 20.0])
+WAYS = ("poisson", "with", "without")
+
+
+def sampled(spent, way, taken, records):
+    if way == "poisson":
+        return poisson_subsample(spent, probability=taken / records)
+    return fixed_size_subsample(spent, taken=taken, public_n=records, replacement=way)
+
+
+def test_golden_values(x64):
+    epsilon, p = np.array([[float(s.split("=")[1]) for s in key.split(",")] for key in GOLDEN]).T
+    for name, function in (
+        ("amplified", accounting.subsampled_epsilon),
+        ("inverse", accounting.epsilon_before_sampling),
+        ("ratio_p_epsp_over_eps", accounting.sampling_efficiency),
+    ):
+        expected = [float(value[name]) for value in GOLDEN.values()]
+        np.testing.assert_allclose(function(epsilon, probability=p), expected, rtol=1e-12)
+        if name == "amplified":
+            found = [
+                poisson_subsample(Guarantee(e, inf, "add_remove"), probability=share).epsilon
+                for e, share in zip(epsilon, p, strict=True)
+            ]
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_the_ends_of_float32():
+    """Where e^epsilon or the probability is beyond it; both functions are inverses."""
+    epsilon = np.array([1e-6, 0.01, 1.0, 50.0, 300.0], np.float32)[:, None]
+    p = np.array([1e-30, 1e-6, 0.01, 0.5, 1.0], np.float32)
+
+    @jax.jit
+    def run(epsilon, p):
+        before = accounting.epsilon_before_sampling(epsilon, probability=p)
+        return accounting.subsampled_epsilon(before, probability=p)
+
+    np.testing.assert_allclose(run(epsilon, p), np.broadcast_to(epsilon, (5, 5)), rtol=3e-6)
+    assert poisson_subsample(Guarantee(1e-10, inf, "add_remove"), probability=1e-320).epsilon > 0
+
+
+def output(data, epsilon, way, taken):
+    """The exponential mechanism for the most frequent of three values on a sample, by enumeration;
+    on a Poisson sample, which counts in one direction, at twice the rate.
+    """
+    if way == "poisson":
+        chance = taken / 4
+        samples = [
+            (np.prod(np.where(kept, chance, 1 - chance)), np.array(data, int)[list(kept)])
+            for kept in itertools.product((False, True), repeat=len(data))
+        ]
+    elif way == "with":
+        samples = [(len(data) ** -taken, each) for each in itertools.product(data, repeat=taken)]
+    else:
+        each = list(itertools.permutations(data, taken))
+        samples = [(1 / len(each), one) for one in each]
+    found = np.zeros(3)
+    for chance, sample in samples:
+        rate = epsilon if way == "poisson" else epsilon / 2
+        weights = np.exp(rate * np.bincount(np.array(sample, int), minlength=3))
+        found += chance * weights / weights.sum()
+    return found
+
+
+def renyi(first, second):
+    """Of outcomes on the last axis, at all orders."""
+    a = ORDERS.reshape(-1, *(1,) * np.ndim(first))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = a * np.log(first) + (1 - a) * np.log(second)
+    return logsumexp(np.where((first > 0) & (second > 0), terms, -inf), axis=-1).T / (ORDERS - 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_mechanism_on_samples_by_enumeration(way):
+    """All neighbors of small datasets; a smaller range promises too little."""
+    epsilon, losses, curves = 1.5, [], []
+    neighbors = "add_remove" if way == "poisson" else "swap"
+    for size in range(4) if way == "poisson" else [3]:
+        for rest in itertools.combinations_with_replacement(range(3), size):
+            for old, new in itertools.permutations(range(3), 2):
+                first = rest if way == "poisson" else (*rest, old)
+                p, q = (output(data, epsilon, way, 2) for data in (first, (*rest, new)))
+                losses.append([np.abs(np.log(p / q)).max(), np.ptp(np.log(p / q))])
+                curves += [renyi(p, q), renyi(q, p)]
+    (worst, spread), curve = np.max(losses, axis=0), np.max(curves, axis=0)
+    promised, less = (
+        sampled(Guarantee(e, e, neighbors), way, 2, 4) for e in (epsilon, epsilon / 3)
+    )
+    assert max(0.3 * promised.epsilon, less.epsilon) < worst <= promised.epsilon
+    # The range does not shrink to what one sample has: control
+    assert epsilon / 2 < spread <= promised.bounded_range
+    assert (curve <= promised.rdp(ORDERS)).all()
+    assert (curve > less.rdp(ORDERS)).any()
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "probability"), [(37.02, 1 - 2.0**-53), (2.0, 0.75), (0.1, 1e-3)]
+)
+def test_the_range_is_attained_by_randomized_response(epsilon, probability):
+    """The individual is answered by the coin if taken, and by its opposite if not."""
+    context, p, e = Context(prec=60), Decimal(probability), Decimal(epsilon)
+    most, least = (
+        context.ln(context.add(1 - p, context.multiply(p, context.exp(sign * e))))
+        for sign in (1, -1)
+    )
+    given = Guarantee(epsilon, 2 * epsilon, "add_remove")
+    found = poisson_subsample(given, probability=probability)
+    for number, exact in (
+        (found.epsilon, most),
+        (found.bounded_range, context.subtract(most, least)),
+    ):
+        assert exact <= Decimal(number) <= exact * (1 + Decimal("1e-13"))
+
+
+@pytest.mark.parametrize("way", WAYS[1:])
+def test_the_epsilon_of_a_fixed_size_is_attained(way):
+    """By the probability of yes, which grows by e^epsilon with each copy of one record."""
+    epsilon, copies = 0.8, np.arange(4)
+    weights = binom.pmf(copies, 3, 1 / 7) if way == "with" else np.array([4, 3, 0, 0]) / 7
+    grown = log(weights @ np.exp(copies * epsilon))
+    promised = sampled(Guarantee(epsilon, inf, "swap"), way, 3, 7)
+    assert grown <= promised.epsilon == pytest.approx(grown, rel=1e-12)
+    # Control: the formula without replacement, at the probability of being taken at all
+    if way == "with":
+        assert promised.epsilon > 1.01 * log1p((1 - weights[0]) * expm1(epsilon))
+    loose = sampled(Guarantee(epsilon, inf, "swap", delta=1e-6), way, 3, 7)
+    assert loose.epsilon == promised.epsilon
+    groups = 1e-6 * np.expm1(copies * epsilon) / expm1(epsilon)
+    assert loose.delta == pytest.approx(weights @ groups, rel=1e-9)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_edges(way):
+    neighbors = "add_remove" if way == "poisson" else "swap"
+    once, loose = Guarantee(0.5, 0.5, neighbors), Guarantee(800.0, inf, neighbors, delta=1e-6)
+    few, same, nothing, tiny, wide = (
+        sampled(spent, way, 10, 1000)
+        for spent in (
+            once,
+            once + once,
+            Guarantee(0.0, 0.0, neighbors),
+            Guarantee(1e-300, inf, neighbors),
+            Guarantee(800.0, inf, neighbors),
+        )
+    )
+    assert same.epsilon > (2 * few).epsilon  # on one sample, two mechanisms cost more than on two
+    assert nothing.rho == 0 < tiny.rho
+    assert tiny.epsilon == pytest.approx(1e-302)
+    assert 700 < wide.epsilon < inf
+    everyone = sampled(once, way, 1, 1)
+    assert everyone.epsilon == pytest.approx(0.5)
+    assert sampled(Guarantee(1e-10, inf, neighbors), way, 1, 10**320).epsilon > 0
+    other = "swap" if way == "poisson" else "add_remove"
+    for bad, message in (
+        (Guarantee(1.0, 1.0, other), neighbors),
+        (Guarantee(neighbors=neighbors), "is known"),
+        (Guarantee(neighbors=neighbors, zcdp=0.1) + loose, "is known"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sampled(bad, way, 10, 1000)
+    if way == "with":  # ten copies multiply a delta by e^(9 epsilon)
+        with pytest.raises(ValueError, match="neither"):
+            sampled(loose, way, 10, 1000)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_kept(way):
+    """zCDP and Gaussian DP, but with replacement; never a range of less than twice an epsilon."""
+    neighbors = "add_remove" if way == "poisson" else "swap"
+    noise = Guarantee(neighbors=neighbors, gdp=0.3)
+    found = sampled(noise + noise, way, 30, 100)
+    kept = inf if way == "with" else (noise + noise).gdp
+    assert (found.gdp, found.zcdp) == (kept, (noise + noise).rho if kept < inf else inf)
+    assert [part for part, _ in found.sampled[3]] == [replace(noise, gdp=(noise + noise).gdp)]
+    assert Guarantee.from_json(found.to_json()) == found
+    if way != "with":
+        assert found.rdp(2e4) == noise.rdp(2e4) * 2
+    loose = sampled(Guarantee(1.0, 1.0, neighbors, delta=1e-5, zcdp=0.1), way, 1, 10)
+    assert (loose.bounded_range, loose.zcdp, loose.renyi) == (inf, inf, ())
+    assert loose.delta == pytest.approx(1e-6)
+
+
+def test_small_noise_on_a_poisson_sample():
+    """p^2 times the divergence without sampling."""
+    found = poisson_subsample(Guarantee(neighbors="add_remove", zcdp=1e-4), probability=0.3)
+    order = np.array([1.5, 2.5, 101.0])  # not among the orders
+    truth = 0.09 * 1e-4 * np.maximum(order, 2)
+    np.testing.assert_allclose(found.rdp(order), truth, rtol=0.08)
+    assert (found.rdp(order) >= truth).all()
+
+
+def test_noise_on_poisson_samples_as_in_dp_accounting():
+    """Both are exact at integer orders."""
+    library = pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
+    rdp = pytest.importorskip("dp_accounting.rdp")
+    noise = Guarantee(neighbors="add_remove", zcdp=0.5)
+    ours = poisson_subsample(noise, probability=0.05)
+    theirs = rdp.RdpAccountant([order for order, _ in ours.renyi if order < 300])
+    theirs.compose(library.PoissonSampledDpEvent(0.05, library.GaussianDpEvent(1.0)), 200)
+    found = (200 * ours).rules_at(1e-5)["rdp"]
+    assert found == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-6)
