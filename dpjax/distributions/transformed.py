@@ -29,7 +29,7 @@ from dpjax.distributions.transforms import Transform, ends_on_scale
 from dpjax.numerics.float64 import in_float64
 
 _NODES = 32
-# Where tails are cut, as minus the logarithm of the probability beyond.
+# Tails are cut here; each number is minus the logarithm of the probability beyond.
 _NATS = [*range(0, 64, 4), 64, 96, 128, 256, 768]
 
 Dense = PiecewiseExponential | SymmetricNoise
