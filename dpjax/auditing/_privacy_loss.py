@@ -13,7 +13,6 @@ exponentials. Nothing is sampled or discretized.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Literal
 
@@ -38,12 +37,12 @@ from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.truncated_exponential import log_integral, mean_position
 from dpjax.numerics.arrays import fits
 from dpjax.numerics.search import bisect
+from dpjax.pytrees import pytree
 
 Direction = Literal["both", "forward", "backward"]
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class PrivacyLoss(Shown):
     """The privacy loss between two distributions P and Q, or between batches of them.
 

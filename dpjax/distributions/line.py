@@ -9,7 +9,7 @@ heaviest power, by exact products: no cost, rate or width makes all weights of a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from math import log, log2
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.numerics.arrays import take
+from dpjax.pytrees import pytree
 
 ALL = slice(None)
 Weigh = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)
@@ -91,8 +92,7 @@ class Lanes(NamedTuple):
         return jax.lax.optimization_barrier(reduce(combine, parts))
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@pytree
 class Line:
     """A density on the real line, with pieces on the last axis.
 

@@ -14,8 +14,6 @@ Together: (e1 + e2, delta)-DP.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -28,12 +26,12 @@ from dpjax.distributions.base import Shape
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms._laplace import laplace
 from dpjax.mechanisms.relations import approximate
+from dpjax.pytrees import pytree
 from dpjax.random import check_key
 from dpjax.sensitivity.local import LocalSensitivity
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class ProposeTestRelease(Batch):
     """The distribution of an answer that may be withheld; a pytree.
 

@@ -8,7 +8,6 @@ Kamalaruban et al. (2020), Theorem 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -27,10 +26,10 @@ from dpjax.metric_privacy.loads import load
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, noise_scales
 from dpjax.numerics.arrays import fits
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class LaplaceAnswers(Batch):
     """Independent answers ``values + rest + Lap(scales)``.
 

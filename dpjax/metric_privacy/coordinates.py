@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from dpjax.numerics.arrays import take
 from dpjax.numerics.float64 import Exact, in_float64
+from dpjax.pytrees import pytree
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
 DISTANCES = get_args(Distance)
@@ -28,8 +29,7 @@ class _Elements(NamedTuple):
     absence: jax.Array | None
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@pytree
 class Points:
     """Points whose distances are budgets, with the shape and dtype of their matrix.
 

@@ -22,7 +22,7 @@ Privacy: all functions here read public numbers only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from math import log
 from typing import Any, Literal, get_args
@@ -37,6 +37,7 @@ from dpjax.metric_privacy.histograms import evaluate
 from dpjax.metric_privacy.loads import prepared, scales_alone
 from dpjax.metric_privacy.metrics import Metric, Neighbors
 from dpjax.metric_privacy.nearest import allowed, nearest_function
+from dpjax.pytrees import pytree
 
 Mechanism = Literal["small_db", "mwem"]
 MECHANISMS = get_args(Mechanism)
@@ -46,8 +47,7 @@ BEYOND_ONE = (
 )
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@pytree
 class LipschitzQueries:
     """K linear queries c Q' whose values differ by at most c d(i, j) between i and j, with c.
 

@@ -10,7 +10,7 @@ but lets a query with the same value everywhere reveal n without noise.) To make
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from math import prod
 from typing import Any, Literal, TypeVar
@@ -33,14 +33,14 @@ from dpjax.metric_privacy.budgets import (
 from dpjax.metric_privacy.coordinates import Points
 from dpjax.metric_privacy.shortest_paths import shortest_paths
 from dpjax.numerics.arrays import fits, take
+from dpjax.pytrees import pytree
 
 Neighbors = Literal["swap", "add_remove"]
 Carry = TypeVar("Carry")
 BLOCK_CELLS = 2**20  # numbers in a block of rows: 4 to 8 MB, which fits in a cache
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class Metric(Shown):
     """The privacy budgets d(i, j) of all pairs of elements of a universe.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,12 +10,12 @@ from jax.typing import ArrayLike
 from dpjax.metric_privacy.budgets import square_array
 from dpjax.metric_privacy.metrics import Metric
 from dpjax.metric_privacy.shortest_paths import detours
+from dpjax.pytrees import pytree
 
 _MOST = 2**31 - 1
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@pytree
 class Report:
     """The report of :func:`validate` for every batch element; ``print`` it for one matrix.
 
