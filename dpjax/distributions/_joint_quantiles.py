@@ -33,7 +33,7 @@ one more point, all points differ, and equal records have width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from math import exp, prod
 from typing import Any, NamedTuple
@@ -48,13 +48,13 @@ from dpjax.distributions.base import Drawn
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.search import count_leading
+from dpjax.pytrees import pytree
 from dpjax.random.variates import uniform, words
 
 _FLOOR = 600.0  # nats: the weight of a step is at least exp(-_FLOOR), the largest one exp(_FLOOR)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class JointQuantiles(Drawn):
     """The joint distribution of m private quantiles y_1 <= ... <= y_m of each row, as a pytree.
 

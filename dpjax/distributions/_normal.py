@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp, lgamma, log, pi, sqrt
 
 import jax
@@ -11,10 +10,10 @@ import jax.numpy as jnp
 from dpjax.distributions.base import Shape
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.vectors import VectorDistribution
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class Gaussian(SymmetricNoise):
     """``loc + scale * Z`` with Z standard normal.
 
@@ -52,8 +51,7 @@ class Gaussian(SymmetricNoise):
         return jnp.ones((), self.dtype)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class SphericalGaussian(VectorDistribution):
     """``loc + scale * Z`` with Z standard normal in R^d and the Euclidean norm.
 

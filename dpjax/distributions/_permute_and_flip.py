@@ -18,7 +18,6 @@ either end, and its place in the run is uniform. So a draw is a race of runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
@@ -31,6 +30,7 @@ from dpjax.distributions.line import Line
 from dpjax.distributions.rounded import Rounded
 from dpjax.distributions.sampler import first_of
 from dpjax.numerics.arrays import broadcast_rows, take
+from dpjax.pytrees import pytree
 from dpjax.random.variates import uniform, words
 
 _FEW = 4  # up to this many draws from a row, a race costs less than the probabilities
@@ -45,8 +45,7 @@ _QUADRATURE = np.array(
 )
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class PermuteAndFlip(Rounded):
     """The distribution of permute and flip on the multiples of a public resolution.
 

@@ -8,7 +8,7 @@ attained at one of the places.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -21,10 +21,10 @@ from dpjax.distributions.noise import tail_and_sign
 from dpjax.distributions.sampler import choose
 from dpjax.numerics.float64 import in_float64
 from dpjax.numerics.search import bisect
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class SubsampledLaplace(Distribution):
     """``K / probability + scale * Z`` with K binomial and Z standard Laplace.
 

@@ -24,7 +24,7 @@ _PROBABILITIES = ("p", "level")
 
 
 class Drawn(Batch):
-    """What distributions of numbers, vectors and tuples share.
+    """The base class of distributions of numbers, vectors and tuples.
 
     A subclass provides the members declared here. Where it has no density, ``log_prob`` is missing
     and :meth:`prob` raises an ``AttributeError``.

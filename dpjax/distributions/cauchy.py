@@ -8,7 +8,7 @@ positive terms, which has the precision of its dtype in both tails and between t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf, log, pi, sin
 
 import jax
@@ -17,10 +17,10 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.distributions.noise import SymmetricNoise
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class Cauchy(SymmetricNoise):
     """``loc + scale * Z`` with density of Z proportional to ``1 / (1 + |z|^gamma)``.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -14,6 +13,7 @@ from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.numerics.float64 import in_float64
+from dpjax.pytrees import pytree
 
 
 class Bounded(Distribution):
@@ -80,8 +80,7 @@ class Bounded(Distribution):
         return self._value(low), self._value(high)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class Clamped(Bounded):
     """The distribution of ``clip(Y, lower, upper)``, which has atoms at the two bounds.
 

@@ -5,18 +5,16 @@ With q = exp(-rate), P(K > k) = q^(k+1) / (1 + q) for k >= 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax.distributions.base import compiled
 from dpjax.distributions.noise import SymmetricNoise
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class DiscreteLaplace(SymmetricNoise):
     """``loc + scale * K`` for an integer K with P(K = k) proportional to ``exp(-rate * |k|)``.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -15,11 +14,11 @@ from dpjax.distributions.base import Distribution, Shape, compiled, draws_first,
 from dpjax.distributions.sampler import choose
 from dpjax.numerics.arrays import broadcast_rows, take
 from dpjax.numerics.float64 import in_float64
+from dpjax.pytrees import pytree
 from dpjax.random.keys import check_key
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class Finite(Distribution):
     """A distribution on ``values``, with probabilities proportional to ``exp(-rate * cost)``.
 

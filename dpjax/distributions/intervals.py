@@ -14,6 +14,7 @@ from dpjax import checks
 from dpjax.distributions.base import Shape, draws_first, draws_shape
 from dpjax.distributions.line import Line
 from dpjax.distributions.sampler import sample_pieces
+from dpjax.pytrees import pytree
 from dpjax.random.keys import check_key
 
 
@@ -107,7 +108,7 @@ def _sample(
     return draws_first(index, shape), draws_first(place, shape)
 
 
-@jax.tree_util.register_dataclass
+@pytree
 class _Intervals(Line):
     """Pieces that all start at 0."""
 

@@ -8,21 +8,21 @@ W) has the same relative precision however large z is: its error is below 1e-13 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import log, pi, sqrt
 
 import jax
 import jax.numpy as jnp
 
 from dpjax.distributions.noise import SymmetricNoise, tail_and_sign
+from dpjax.pytrees import pytree
 
 # The error of the trapezoidal rule is e^(-pi^2 / (sigma * step)): 7e-18 at sigma = 4.
 _STEP = 1 / 16
 _TURNS = 13  # standard deviations on either side, up to 4 of which a derivative takes away
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class LaplaceLogNormal(SymmetricNoise):
     """``loc + scale * X e^(sigma Y)`` with X standard Laplace and Y standard normal, independent.
 

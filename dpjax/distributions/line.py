@@ -9,7 +9,7 @@ heaviest power, by exact products: no cost, rate or width makes all weights of a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from math import log, log2
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.numerics.arrays import take
+from dpjax.pytrees import pytree
 
 ALL = slice(None)
 Weigh = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)
@@ -59,16 +60,6 @@ class Heights(NamedTuple):
         mantissa = jnp.where(absent, 0.0, jnp.exp2(fraction) * piece.mass_fraction(decay))
         return Heights(exponent, mantissa, nats, rate * least)
 
-    def power(self, gap: jax.Array, at: Any) -> jax.Array:
-        """Return minus the power of two of the weight of pieces of width ``-gap``."""
-        power = pick(self.exponent, at) - _exponent(gap)
-        return jnp.where(gap < 0, power, np.int32(_NEVER))
-
-    def weight(self, width: jax.Array, base: jax.Array, at: Any) -> jax.Array:
-        """Return the weights of pieces relative to 2^-base; the heaviest is near 2 in its row."""
-        power = _power_of_two(base - pick(self.exponent, at), width.dtype)
-        return width * power * pick(self.mantissa, at)
-
 
 class Lanes(NamedTuple):
     """A row of pieces as slots of ``lanes`` pieces; the last slot overlaps the one before it."""
@@ -97,12 +88,11 @@ class Lanes(NamedTuple):
             late = np.arange(start, start + self.lanes) >= begin
             return found if late.all() else jnp.where(late, found, nothing)
 
-        parts = [slot(int(start), int(begin)) for start, begin in zip(*self[1:], strict=True)]
+        parts = [slot(*map(int, at)) for at in zip(*self[1:], strict=True)]
         return jax.lax.optimization_barrier(reduce(combine, parts))
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@pytree
 class Line:
     """A density on the real line, with pieces on the last axis.
 
@@ -177,39 +167,32 @@ class Line:
         start, end = self.ends(at)
         return end - start
 
-    def _gap(self, at: Any) -> jax.Array:
-        """Return minus the lengths, in a form that XLA does not store for the weights."""
-        if self.widths is not None:
-            return -pick(self.widths, at)
-        start, end = self.ends(at)
-        return start - end
-
-    def _extent(self) -> jax.Array:
-        """Return an upper bound of all lengths, ``(..., 1)``."""
-        if self.widths is not None:
-            return jnp.max(self.widths, axis=-1, keepdims=True)
-        return self.edges[..., -1:] - self.edges[..., :1]
-
     def weigher(self) -> tuple[Weigh, jax.Array]:
         """Return a function from a slice or indices of pieces to their weights, and the base.
 
         Weights are multiples of 2^-base times the mass relative to the lowest cost of all.
         """
-        heights, still = self.heights, jax.lax.stop_gradient(self)
-        powers = Lanes.of(self.size).over(
-            lambda at: heights.power(still._gap(at), at), jnp.minimum, _NEVER
-        )
-        base = jnp.min(powers, axis=-1, keepdims=True) + np.int32(1)
-        # In rows wider than 2^60, powers alone would underflow before the weights do.
-        shift = jnp.maximum(_exponent(still._extent()) - np.int32(60), np.int32(0))
-        unit, scaled = _power_of_two(-shift, self.dtype), base + shift
+        heights = self.heights
+
+        def power(at: Any) -> jax.Array:
+            start, end = jax.lax.stop_gradient(self.ends(at))
+            gap = start - end if self.widths is None else -pick(self.widths, at)
+            # Minus the length: XLA does not store it for the weights
+            return jnp.where(gap < 0, pick(heights.exponent, at) - _exponent(gap), _NEVER)
+
+        powers = Lanes.of(self.size).over(power, jnp.minimum, np.int32(_NEVER))
+        base = jnp.min(powers, axis=-1, keepdims=True)
 
         def weigh(at: Any) -> jax.Array:
             width = self.width(at)
-            weight = heights.weight(width * unit, scaled, at)
+            exponent = _exponent(jax.lax.stop_gradient(width)) - np.int32(1)
+            # In two steps, of which neither over- nor underflows
+            weight = width * _power_of_two(-exponent, self.dtype)
+            weight *= _power_of_two(base + exponent - pick(heights.exponent, at), self.dtype)
+            weight *= pick(heights.mantissa, at)
             if self.cells:
                 decay = pick(self.decay, at)
-                weight = weight * piece.far_height(decay / jnp.maximum(width, 1.0))
+                weight *= piece.far_height(decay / jnp.maximum(width, 1.0))
             return weight
 
         return weigh, base

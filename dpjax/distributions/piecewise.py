@@ -5,8 +5,6 @@ It may have exponential tails beyond the outer edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -15,12 +13,12 @@ from dpjax.distributions.base import compiled
 from dpjax.distributions.closed_forms import OnLine
 from dpjax.distributions.line import Line
 from dpjax.numerics.arrays import concatenate
+from dpjax.pytrees import pytree
 
 _NATS = {4: 100.0, 8: 700.0}  # of a tail at least, by size of the dtype: e^-100 is 0 in float32
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@pytree
 class Tails:
     """Exponential tails beyond the first and the last edge of a distribution.
 
@@ -45,8 +43,7 @@ class Tails:
     upper_scale: jax.Array
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class PiecewiseExponential(OnLine):
     """The distribution with density ``exp(-rate * cost(y)) / Z`` for a piecewise linear cost.
 

@@ -7,7 +7,7 @@ inverse cdf, times a direction, without rejection.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import log, prod
 
 import jax
@@ -18,11 +18,11 @@ from dpjax.distributions.sampler import choose
 from dpjax.distributions.shells import Shell
 from dpjax.distributions.vectors import VectorDistribution
 from dpjax.numerics.arrays import broadcast_rows, concatenate, take
+from dpjax.pytrees import pytree
 from dpjax.random.variates import uniforms, words
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class Radial(VectorDistribution):
     """The distribution with density ``exp(-rate * cost(r)) / Z`` on R^d.
 

@@ -14,7 +14,7 @@ is that on the real line minus the contribution of this position.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 
 import jax
@@ -25,10 +25,10 @@ from dpjax.distributions.base import compiled
 from dpjax.distributions.closed_forms import OnLine
 from dpjax.distributions.line import Line
 from dpjax.numerics.multiples import from_multiples, to_multiples
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class Rounded(OnLine):
     """A distribution on the multiples of a public resolution, P(y) ~ ``exp(-rate * cost(y))``.
 

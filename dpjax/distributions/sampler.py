@@ -93,7 +93,7 @@ class Table(NamedTuple):
 
     @property
     def exists(self) -> jax.Array:
-        """Whether rows have any weight, ``(*batch, 1)``."""
+        """True for rows that have any weight, ``(*batch, 1)``."""
         return jnp.sum(self.weights, axis=-1, keepdims=True) > 0
 
     @property
@@ -141,7 +141,7 @@ def choose(key: jax.Array, weights: jax.Array, draws: int) -> jax.Array:
 
 
 class Place(NamedTuple):
-    """Where draws are in their pieces, ``(*batch, draws)``.
+    """The places of draws in their pieces, ``(*batch, draws)``.
 
     Attributes:
         piece: int32, the index of the piece.

@@ -11,7 +11,7 @@ pieces. All of it is in float64, where no square of the data overflows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import jax
 import jax.numpy as jnp
@@ -27,17 +27,17 @@ from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.transforms import Transform, ends_on_scale
 from dpjax.numerics.float64 import in_float64
+from dpjax.pytrees import pytree
 
 _NODES = 32
-# Where tails are cut, as minus the logarithm of the probability beyond.
+# Tails are cut here; each number is minus the logarithm of the probability beyond.
 _NATS = [*range(0, 64, 4), 64, 96, 128, 256, 768]
 
 Dense = PiecewiseExponential | SymmetricNoise
 Map = Callable[[jax.Array], jax.Array]
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class Transformed(Bounded):
     """The distribution of ``transform.inverse(Y)``, with values between the transform's bounds.
 

@@ -15,7 +15,7 @@ from math import factorial
 import jax
 import jax.numpy as jnp
 
-# Of the integral of r exp(-s r), from the highest power of s; the next one is below 1e-17 at s = 1.
+# The series of the integral of r exp(-s r), highest power first; the next is below 1e-17 at s = 1.
 _FIRST_MOMENT = [(-1) ** k / (factorial(k) * (k + 2)) for k in reversed(range(18))]
 
 

@@ -52,7 +52,6 @@ Together: (e1 + e2, delta)-DP.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import exp, log, pi
 from typing import Annotated, Any, Literal
 
@@ -71,6 +70,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.mechanisms.mechanism import Half, Positive, Probability, mechanism
 from dpjax.mechanisms.noise import laplace_noise
 from dpjax.numerics.search import bisect
+from dpjax.pytrees import pytree
 from dpjax.random import check_key
 from dpjax.sensitivity.local import LocalSensitivity, SmoothSensitivity, representable
 
@@ -447,8 +447,7 @@ def _root(
     return root - jnp.where(smooth, value / jax.lax.stop_gradient(slope), 0 * value)
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class ProposeTestRelease(Batch):
     """The distribution of an answer that may be withheld; a pytree.
 

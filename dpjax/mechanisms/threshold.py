@@ -27,7 +27,7 @@ If all queries change in one direction, a and b have the same sign, and a + (l-1
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from math import log, prod
 from typing import Literal
@@ -43,6 +43,7 @@ from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.mechanism import Number, Positive, mechanism
 from dpjax.mechanisms.selection import log_decayed
 from dpjax.numerics.arrays import broadcast_rows, concatenate, take
+from dpjax.pytrees import pytree
 from dpjax.random import check_key
 from dpjax.random.variates import uniforms
 
@@ -52,8 +53,7 @@ _TAIL = 1.0  # k
 _FAR = 1e4
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class AboveThreshold(Batch):
     """The exact joint distribution of the index where above threshold stops and the gap; a pytree.
 

@@ -25,7 +25,7 @@ Everything here reads public numbers only, in float64. For ``queries``, ``metric
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import log
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -48,6 +48,7 @@ from dpjax.metric_privacy.scales import (
     scales_alone,
     smallest_scales,
 )
+from dpjax.pytrees import pytree
 
 Loss = Literal["squared", "absolute", "maximum"]
 Bias = Literal["all_elements", "worst_element"]
@@ -103,8 +104,7 @@ class FittedMeans(NamedTuple):
     closed_form: float
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@pytree
 class LipschitzQueries:
     """K linear queries c Q' whose values differ by at most c d(i, j) between i and j, with c.
 

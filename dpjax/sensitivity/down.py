@@ -18,7 +18,7 @@ general.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -32,11 +32,11 @@ from dpjax.batch import Batch
 from dpjax.checks import Relation, Resolution
 from dpjax.numerics.arrays import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
+from dpjax.pytrees import pytree
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class DownSensitivity(Batch):
     """Lower bounds on a monotone statistic after 0, 1, 2, ... people leave.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,11 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
+from dpjax.pytrees import pytree
 from dpjax.sensitivity.profile import SensitivityProfile, extend
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class SmoothSensitivity(Batch):
     """A statistic and a beta-smooth upper bound of its local sensitivity, which are not private.
 
@@ -54,8 +54,7 @@ class SmoothSensitivity(Batch):
     _next_step = ": dpjax.smooth_cauchy, smooth_laplace and smooth_laplace_log_normal take it"
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class LocalSensitivity(Batch):
     """The local sensitivity of a statistic at every distance, A_0, A_1, ..., which is not private.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
@@ -19,12 +19,12 @@ from dpjax.checks import Relation
 from dpjax.display import Picture
 from dpjax.numerics.arrays import concatenate
 from dpjax.numerics.multiples import from_multiples, most_multiples, multiple_from
+from dpjax.pytrees import pytree
 
 Reached = Literal["bounds", "extremes", "intervals"]
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class SensitivityProfile(Batch):
     """The extreme values of a statistic f after l individuals change, on either side of f(x).
 

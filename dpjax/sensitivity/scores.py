@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import jax
@@ -15,10 +15,10 @@ from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.display import Picture
 from dpjax.numerics.arrays import concatenate
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class CandidateScores(Batch):
     """Scores of k candidates on a dataset, for mechanisms of selection; higher is better.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import partial
 
@@ -13,10 +13,10 @@ import numpy as np
 from dpjax.batch import Batch
 from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import concatenate, take
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class SortedRecords(Batch):
     """The sorted records of each row, between public bounds, and m requested quantile levels.
 

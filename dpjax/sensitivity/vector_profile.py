@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
 import jax
@@ -13,10 +13,10 @@ from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.numerics.arrays import concatenate, fits
+from dpjax.pytrees import pytree
 
 
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True, repr=False)
+@pytree
 class VectorProfile(Batch):
     """Radii of balls in an L_p norm around f(x) in R^d, for 1, 2, ... changes.
 

@@ -43,7 +43,7 @@ def made(pipeline, dtype=np.float32):
 
     @jax.jit
     def distribution(x, eps, a, b):
-        return jax.tree.map(strong, of_one_size(pipeline(x, eps, a, b), pieces=24))
+        return jax.tree.map(strong, of_one_size(pipeline(x, eps, a, b), pieces=352))
 
     def on(device, x, eps=1.0):
         return device(

@@ -13,6 +13,7 @@ from dpjax import PiecewiseExponential, from_radii, laplace, piecewise_laplace
 from tests.distributions.hostile import HOSTILE
 from tests.distributions.test_quadrature import of_pieces
 from tests.support.distributions import of_one_size
+from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 
 def test_ends_of_the_support_and_what_is_conditioned(x64):
@@ -74,6 +75,29 @@ def test_probabilities_of_hostile_laws_have_the_digits_of_their_tails(name, dtyp
         assert not np.allclose(wanted, other, **close)
 
 
+@pytest.mark.parametrize("far", [1e9, 1e30, np.inf])
+def test_a_cost_far_above_the_others_leaves_these_alone(far):
+    edges, cost = jnp.arange(4, dtype=jnp.float32), jnp.float32([0, 5, far])
+    one = PiecewiseExponential(edges, cost, cost, jnp.float32(1))
+    shares = np.array([1, np.exp(-5.0), 0.0]) / (1 + np.exp(-5.0))
+    np.testing.assert_allclose(probabilities(one, jnp.float32(1))[0], shares[0], rtol=1e-6)
+    for rows, draws in ((1000, 20), (1, 20_000)):
+        rated = replace(one, rate=jnp.ones(rows))
+        found = np.asarray(rated.sample(jax.random.key(0), draws))
+        counts = np.bincount(found.astype(int).ravel(), minlength=3)
+        assert counts[2] == 0
+        assert_counts_follow(counts, shares)
+        assert_counts_rejected(counts, shares[[0, 0, 1]] / 2 + shares / 2)
+
+
+def test_tails_have_no_end_and_a_row_of_nan_no_quantiles():
+    one = laplace(jnp.float32([0.0, np.nan]), 1.0, sensitivity=1.0)
+    known = jax.jit(lambda one: (*one.interval(1.0), one.quantile(0.0), one.quantile(1.0)))
+    low, high, first, last = map(np.asarray, known(one))
+    for end, wanted in ((low, -np.inf), (first, -np.inf), (high, np.inf), (last, np.inf)):
+        np.testing.assert_array_equal(end, np.float32([wanted, np.nan]))
+
+
 def test_stddev_of_a_range_far_wider_than_the_distribution(x64):
     """Squares of both do not fit into one float."""
     edges, cost = np.float32([-1e25, -1, 0, 2, 1e25]), np.float32([300, 0, 0, 300])
@@ -111,3 +135,28 @@ def test_gradients_by_rate_agree_with_finite_differences_at_any_cost(x64):
     for cost in (0.0, 3000.0):
         (above, _), (below, _), (_, slope) = (both(rate, cost) for rate in (0.7 + h, 0.7 - h, 0.7))
         np.testing.assert_allclose(slope, (above - below) / (2 * h), rtol=1e-6, atol=1e-8)
+
+
+def test_gradients_by_costs_of_flat_pieces_and_at_the_ends(x64):
+    edges, costs = np.array([0.0, 1.0, 3.0]), (np.array([1.0, 1.0]), np.array([1.0, 2.0]))
+
+    @jax.jit
+    def cdf_and_slopes(left, right):
+        return jax.value_and_grad(
+            lambda *costs: PiecewiseExponential(edges, *costs, jnp.asarray(0.5)).cdf(1.0), (0, 1)
+        )(left, right)
+
+    h = 1e-6
+    for side, slopes in enumerate(cdf_and_slopes(*costs)[1]):
+        for at, slope in enumerate(slopes):
+            above, below = (
+                cdf_and_slopes(
+                    *(c + s * (k == side) * (np.arange(2) == at) for k, c in enumerate(costs))
+                )[0]
+                for s in (h, -h)
+            )
+            assert float(slope) == pytest.approx(float(above - below) / (2 * h), rel=1e-6)
+    first = jax.jit(
+        jax.grad(lambda e: PiecewiseExponential(e, *costs, jnp.asarray(0.5)).quantile(0.0))
+    )
+    np.testing.assert_allclose(first(edges), [1, 0, 0], atol=1e-9)

@@ -59,8 +59,8 @@ def test_rates_and_costs_that_differ_by_row():
 @pytest.mark.parametrize("within", ["exponential", "uniform"])
 def test_intervals_have_their_exact_probabilities(within):
     """Those without a length, of a negative one, or infinitely far are never chosen."""
-    widths = np.float32([0.0, 0.5, 0.02, 3.0, -2.0, 0.3, 1.0])
-    levels = np.float32([0.0, 1.0, 2.0, 3.0, 4.0, 4.5, np.inf])
+    widths = np.float32([0.0, 0.5, 0.02, 3.0, -2.0, 0.3, 1.0, 1.0])
+    levels = np.float32([0.0, 1.0, 2.0, 3.0, 4.0, 4.5, np.inf, 1e30])
     weights = np.maximum(widths, 0) * np.exp(-0.5 * levels)
     control = np.maximum(widths, 0) ** 1.1 * np.exp(-0.55 * levels)
     sloped, flat = (lambda r: np.expm1(-0.5 * r) / np.expm1(-0.5)), (lambda r: r)
@@ -72,8 +72,8 @@ def test_intervals_have_their_exact_probabilities(within):
         index, offset = (
             np.asarray(a).ravel() for a in sample_intervals(KEY, widths, levels, **options)
         )
-        counts = np.bincount(index, minlength=7)
-        assert counts[[0, 4, 6]].sum() == 0
+        counts = np.bincount(index, minlength=8)
+        assert counts[[0, 4, 6, 7]].sum() == 0
         assert_counts_follow(counts, weights / weights.sum())
         assert_counts_rejected(counts, control / control.sum())
         inside = offset[index == 3] / 3
@@ -83,7 +83,7 @@ def test_intervals_have_their_exact_probabilities(within):
         index, offset = map(
             np.asarray, sample_intervals(KEY, rows, levels, epsilon=1.0, shape=draws)
         )
-        assert ((index >= 0) & (index <= 6)).all()
+        assert ((index >= 0) & (index <= 7)).all()
         assert np.isnan(offset).all(axis=0).tolist() == [False, True, True]
         assert np.isfinite(offset[:, 0]).all()
 
