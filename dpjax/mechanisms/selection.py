@@ -452,7 +452,8 @@ def _cost_of_leads(
     lead = best - jnp.max(jnp.where(is_best, -jnp.inf, scores), axis=-1)
     steps = jnp.minimum(jnp.floor(lead / (2 * sensitivity)), 2.0**100)
     answer, rest = _answers(steps, jnp.minimum(epsilon, 40.0), delta)
-    ok = jnp.isfinite(best) & ~jnp.isnan(answer + rest + sensitivity)
+    # Of epsilon by itself: a minimum may pass over a NaN
+    ok = jnp.isfinite(best) & ~jnp.isnan(answer + rest + sensitivity + epsilon)
     cost = jnp.where(is_best, -answer[..., None], jnp.inf)
     return jnp.where(ok[..., None], concatenate(cost, -rest[..., None]), jnp.nan)
 

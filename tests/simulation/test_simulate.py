@@ -112,7 +112,7 @@ def test_large_numbers_of_numpy_become_floats_and_do_not_wrap_around():
     for large in (np.array([3 * 10**9]), np.array([1e300])):  # no warning either
         drawn = sharded_sample(KEY, lambda x: Scaled(x, 0.0), large)
         assert drawn.tolist() == [np.float32(3e9) if large.dtype == np.int64 else np.inf]
-    seen, small = [], {"x": np.ones((2, 3)), "count": np.array([1, 2])}
+    seen, small = [], {"x": np.ones(1), "count": np.array([1])}
     sharded_sample(KEY, lambda data: seen.append(data["count"].dtype) or unit(data["x"]), small)
     assert seen[0] == np.int32  # a count stays a whole number
 
