@@ -25,6 +25,7 @@ from dpjax.checks.host import (
 )
 from dpjax.checks.numbers import (
     above_one,
+    bounds,
     concrete_delta,
     concrete_epsilon,
     concrete_fraction,
@@ -58,12 +59,12 @@ from dpjax.checks.static import (
 )
 
 if TYPE_CHECKING:
-    from dpjax.checks.arrays import bounds, codes, float_array, float_dtype, remaining
+    from dpjax.checks.arrays import codes, float_array, float_dtype, remaining
 else:
 
     def __getattr__(name: str) -> Any:
         """Import a check that needs JAX on first use."""
-        if name not in ("bounds", "codes", "float_array", "float_dtype", "remaining"):
+        if name not in ("codes", "float_array", "float_dtype", "remaining"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(importlib.import_module("dpjax.checks.arrays"), name)
         return found

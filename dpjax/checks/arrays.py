@@ -12,7 +12,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.checks.host import host_floats
-from dpjax.checks.numbers import Interval, finite
 
 
 def float_array(name: str, value: Any) -> jax.Array:
@@ -69,30 +68,9 @@ def codes(given: jax.Array | np.ndarray) -> jax.Array:
     return found if isinstance(found, jax.Array) else on_device(found)
 
 
-def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """Return the public bounds of the data, finite and with ``lower < upper`` (rule 2).
-
-    Their difference must be from 2^-104 to 2^104 in float32, and from 2^-1000 to 2^1000 in float64.
-    Quantities computed from the data then stay within the range of the dtype: otherwise pieces that
-    all underflow, or one that overflows, could leave a row without a distribution for some data
-    only.
-    """
-    low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
-    most = 2.0**104 if low.dtype == jnp.float32 else 2.0**1000
-    if isinstance(lower, jax.Array) or isinstance(upper, jax.Array):
-        return _apart(low, high, most)
-    with np.errstate(over="ignore"):
-        apart = np.asarray(upper, low.dtype) - np.asarray(lower, low.dtype)
-    if not np.all((apart >= 1 / most) & (apart <= most)):
-        raise ValueError(
-            f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: got "
-            f"lower={lower}, upper={upper}."
-        )
-    return low, high
-
-
 @partial(jax.jit, inline=True, static_argnames="most")
-def _apart(low: jax.Array, high: jax.Array, most: float) -> tuple[jax.Array, jax.Array]:
+def apart(low: jax.Array, high: jax.Array, most: float) -> tuple[jax.Array, jax.Array]:
+    """Return bounds with NaN for those that are not apart by ``1 / most`` to ``most``."""
     ok = (high - low >= 1 / most) & (high - low <= most)
     return jnp.where(ok, low, jnp.nan), jnp.where(ok, high, jnp.nan)
 
@@ -120,8 +98,8 @@ def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype:
         return jnp.where(good, value, jnp.nan).astype(dtype)
 
 
-@partial(jax.jit, inline=True, static_argnames=("dtype", "interval"))
-def or_nan(value: jax.Array, dtype: Any, interval: Interval) -> jax.Array:
-    """Return an array of this dtype with NaN for entries outside of the interval."""
+@partial(jax.jit, inline=True, static_argnames=("dtype", "holds"))
+def or_nan(value: jax.Array, dtype: Any, holds: Callable[[Any], Any]) -> jax.Array:
+    """Return an array of this dtype with NaN for entries for which ``holds`` is false."""
     array = value.astype(dtype)
-    return jnp.where(interval.holds(array), array, jnp.nan)
+    return jnp.where(holds(array), array, jnp.nan)

@@ -73,7 +73,7 @@ class Interval(NamedTuple):
         if is_jax_array(value):
             if value.dtype.kind == "c":
                 raise TypeError(kind)
-            return or_nan(value, np.dtype(dtype), self)
+            return or_nan(value, np.dtype(dtype), self.holds)
         try:
             numbers = host_floats(name, None if isinstance(value, bool) else value)
         except TypeError:
@@ -125,3 +125,27 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
     """
     must = f"a static number from {least:g} to {most:g}"
     return Interval(must, least, most, "[]").single(name, value)
+
+
+def bounds(lower: ArrayLike, upper: ArrayLike, dtype: Any) -> tuple[jax.Array, jax.Array]:
+    """Return the public bounds of the data, finite and with ``lower < upper`` (rule 2).
+
+    Their difference must be from 2^-104 to 2^104 in float32, and from 2^-1000 to 2^1000 in float64.
+    Quantities computed from the data then stay within the range of the dtype: otherwise pieces that
+    all underflow, or one that overflows, could leave a row without a distribution for some data
+    only.
+    """
+    from dpjax.checks.arrays import apart
+
+    low, high = finite("lower", lower, dtype), finite("upper", upper, dtype)
+    most = 2.0**104 if low.dtype == np.float32 else 2.0**1000
+    if is_jax_array(lower) or is_jax_array(upper):
+        return apart(low, high, most)
+    with np.errstate(over="ignore"):
+        gap = np.asarray(upper, low.dtype) - np.asarray(lower, low.dtype)
+    if not np.all((gap >= 1 / most) & (gap <= most)):
+        raise ValueError(
+            f"lower must be below upper, by {1 / most:.3g} to {most:.3g} in {low.dtype}: got "
+            f"lower={lower}, upper={upper}."
+        )
+    return low, high

@@ -12,20 +12,18 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 import polars as pl
 import pyarrow  # type: ignore[import-untyped]  # noqa: F401  # Polars reads others with it
 
+from dpjax.frames.options import Options
 from dpjax.frames.persons import finished, grid_of_records, rounded, rule_of
 from dpjax.frames.result import ORDER
 from dpjax.release import Count, Counts, DistinctCount, Statistic
 from dpjax.release.grid import kind_of
-
-if TYPE_CHECKING:
-    from dpjax.frames.run import Options
 
 _LABELS = ("text", "numbers", "booleans", "dates")
 _ALL = (*_LABELS, "decimals", "times", "durations")

@@ -9,7 +9,7 @@ polars = pytest.importorskip("polars")
 pyarrow = pytest.importorskip("pyarrow")
 narwhals = pytest.importorskip("narwhals")
 
-from dpjax.frames.run import Options  # noqa: E402
+from dpjax.frames.options import Options  # noqa: E402
 from dpjax.frames.tables import Table  # noqa: E402
 
 
