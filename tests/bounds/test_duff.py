@@ -96,6 +96,7 @@ def test_proposition_4_over_candidates():
     """The exponential mechanism in NumPy; a sixth of the bound is none."""
     rng, t, sensitivity = np.random.default_rng(1), np.arange(1.0, 25.0), 2.0
     u = -np.floor(rng.exponential(3.0, (40, 1, 12)))
+    u[0] = [0] + 5 * [-12] + 6 * [-24]  # where the sensitivity matters
     u -= u.max(-1, keepdims=True)
     mass = np.exp(u / (2 * sensitivity))
     tail = (mass * (u <= -t[:, None])).sum(-1) / mass.sum(-1)
