@@ -202,7 +202,7 @@ def tails(
         "growth": growth,
         "level_measure": level,
     }
-    third = jnp.min(promises.corollary_1(failure, epsilon, **options).threshold, axis=0)
+    third = jnp.min(promises.corollary_1(failure, epsilon, **options), axis=0)
     fourth = cauchy_tail_bound(local.smooth(epsilon / 6), epsilon, failure=failure)
     means = {"exact": exact, "Equation 3": third, "Equation 4": fourth}
     return {name: float(jnp.mean(column)) for name, column in means.items()}

@@ -17,23 +17,9 @@ draws, and the bound does not depend on the widths of gaps.
 
 from __future__ import annotations
 
-from dpjax.bounds import (
-    duff,
-    finite_ranges,
-    local_modulus,
-    metric_laplace,
-    metric_selection,
-    selection,
-)
+from dpjax.bounds import duff, local_modulus, metric, selection
 
-__all__ = [
-    "duff",
-    "finite_ranges",
-    "local_modulus",
-    "metric_laplace",
-    "metric_selection",
-    "selection",
-]
+__all__ = ["duff", "local_modulus", "metric", "selection"]
 
 
 def __dir__() -> list[str]:

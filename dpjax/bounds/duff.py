@@ -26,8 +26,9 @@ from math import e, inf
 from typing import Any
 
 import numpy as np
+from scipy.special import lambertw
 
-from dpjax.bounds.theorem import Data, NotNegative, Positive, TailBound, reach, theorem
+from dpjax.bounds.theorem import Data, NotNegative, Positive, reach, theorem
 from dpjax.sensitivity.profile import SensitivityProfile
 
 
@@ -78,7 +79,9 @@ def proposition_4(
     >>> round(float(proposition_4(20.0, 1.0, support=100.0, level_measure=10.0)), 4)
     0.0674
     """
-    return _probability(support, level_measure, epsilon * t / (4 * sensitivity))
+    with np.errstate(divide="ignore"):
+        shares = np.log(np.divide(support, level_measure))
+    return np.exp(np.minimum(shares - epsilon * t / 4 / sensitivity, 0.0))
 
 
 @theorem
@@ -89,18 +92,19 @@ def theorem_1(
     smooth_sensitivity: Data,
     support: Positive,
     level_measure: Data,
-) -> TailBound:
-    """Bound the error of Duff by smooth sensitivity.
+) -> tuple[Any, Any]:
+    """Return a threshold t, and a bound on the probability that Duff's error is larger.
 
     P(error > t) <= 2 exp(-epsilon gamma/2) (b-a) / lambda(H_gamma), with t = (e-1) SS_beta / beta
     and gamma = 1 / (2 beta). Each beta > 0 gives one point of the bound. (The paper starts from t.)
 
     >>> bound = theorem_1(0.02, 1.0, smooth_sensitivity=1.0, support=100.0, level_measure=25.0)
-    >>> round(float(bound.threshold), 2), round(float(bound.probability), 6)
+    >>> round(float(bound[0]), 2), round(float(bound[1]), 6)
     (85.91, 3e-05)
     """
-    probability = _probability(2 * support, level_measure, epsilon / (4 * beta))
-    return TailBound((e - 1) * smooth_sensitivity / beta, probability)
+    return (e - 1) * smooth_sensitivity / beta, proposition_4(
+        1 / beta, epsilon, support=2 * support, level_measure=level_measure
+    )
 
 
 @theorem
@@ -115,9 +119,7 @@ def corollary_1_beta(
     >>> round(float(corollary_1_beta(0.01, 1.0, support=100.0, growth=1.0)), 4)
     0.0346
     """
-    from scipy.special import lambertw
-
-    return epsilon / (4 * lambertw(epsilon * support / (growth * eta)).real)
+    return epsilon / 4 / lambertw(epsilon * support / growth / eta).real
 
 
 @theorem
@@ -129,29 +131,22 @@ def corollary_1(
     support: Positive,
     growth: Positive,
     level_measure: Data,
-) -> TailBound:
-    """Bound the error of Duff with probability 1 - eta.
+) -> Any:
+    """Return a bound on the error of Duff with probability 1 - eta.
 
-    The bound is 4 (e-1) SS_beta / epsilon * W(epsilon (b-a) / (C eta)). The paper assumes
+    It is 4 (e-1) SS_beta / epsilon * W(epsilon (b-a) / (C eta)). The paper assumes
     lambda(H_t) >= C t for all t, which no C > 0 satisfies, but its proof uses only t = gamma = 1 /
-    (2 beta_exp). Where ``level_measure``, at this t, is below C gamma, the threshold is infinite.
+    (2 beta_exp). Where ``level_measure``, at this t, is below C gamma, the bound is infinite.
     For the median of evenly spaced data C is one gap if gamma is an integer, and floor(gamma)/gamma
     gaps otherwise; the paper's two gaps do not satisfy the condition.
 
     >>> common = dict(smooth_sensitivity=1.0, support=100.0, level_measure=14.0)
-    >>> round(float(corollary_1(0.01, 1.0, growth=0.9, **common).threshold), 2)
+    >>> round(float(corollary_1(0.01, 1.0, growth=0.9, **common)), 2)
     50.34
-    >>> float(corollary_1(0.01, 1.0, growth=2.0, **common).threshold)  # 14 < 2 gamma
+    >>> float(corollary_1(0.01, 1.0, growth=2.0, **common))  # 14 < 2 gamma
     inf
     """
     beta = corollary_1_beta(eta, epsilon, support=support, growth=growth)
     # Equality must satisfy the condition despite rounding.
-    holds = level_measure * (1 + 1e-12) >= growth / (2 * beta)
-    threshold = np.where(holds, (e - 1) * smooth_sensitivity / beta, inf)
-    return TailBound(threshold, np.broadcast_to(eta, threshold.shape))
-
-
-def _probability(support: Any, measure: Any, nats: Any) -> Any:
-    """Return support / measure * exp(-nats), at most 1; 1 where the measure is 0."""
-    with np.errstate(divide="ignore"):
-        return np.exp(np.minimum(np.log(np.divide(support, measure)) - nats, 0.0))
+    holds = level_measure * (1 + 1e-12) >= growth / beta / 2
+    return np.where(holds, (e - 1) * smooth_sensitivity / beta, inf)

@@ -33,8 +33,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
-from dpjax.bounds.theorem import NotNegative, Positive, data, reach, theorem
+from dpjax.bounds.theorem import NotNegative, Positive, reach, theorem
 from dpjax.sensitivity.down import DownSensitivity
 from dpjax.sensitivity.profile import SensitivityProfile
 
@@ -88,8 +89,8 @@ def lower_bound(
     distance, changes = _modulus(profile)
     rate = np.expand_dims(epsilon, -1)
     lost = np.expand_dims(delta, -1)
-    one, many = np.exp(-rate), -np.floor(changes / 2) * rate
-    middle = np.where(changes % 2 == 0, 0.5, (1 - lost) * one / (1 + one))
+    one, many = np.exp(-rate), -(changes // 2) * rate
+    middle = np.where(changes % 2 == 0, 0.5, (1 - lost) * expit(-rate))
     share = np.exp(many) * middle - lost * one * np.expm1(many) / np.expm1(-rate)
     return np.max(distance * np.maximum(share, 0.0), axis=-1)
 
@@ -114,14 +115,13 @@ def bounded_range_lower_bound(
     0.5473
     """
     distance, changes = _modulus(profile)
-    odds = np.exp(-changes * np.expand_dims(epsilon, -1) / 2)
-    return np.max(distance * odds / (1 + odds), axis=-1)
+    return np.max(distance * expit(-changes * np.expand_dims(epsilon, -1) / 2), axis=-1)
 
 
 def _modulus(profile: SensitivityProfile | DownSensitivity) -> tuple[Any, Any]:
     """Return how far changes move the statistic, and by how many changes."""
     if isinstance(profile, DownSensitivity):
-        values = data("profile", profile.values)
+        values = np.asarray(profile.values, float)
         return values[..., :1] - values, np.arange(values.shape[-1])
     distance, changes = reach(profile)
     if profile.reached == "bounds":

@@ -1,68 +1,40 @@
-"""What a theorem is: a function whose annotations check the numbers that it is given."""
+"""What a theorem is: a function whose annotations say what numbers it is given."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import partial, wraps
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
 from dpjax import checks
 from dpjax.checks.numbers import FINITE, NONNEGATIVE, POSITIVE, PROBABILITY, Interval
+from dpjax.mechanisms.mechanism import checked
 from dpjax.sensitivity.profile import SensitivityProfile
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function")
 
-
-class TailBound(NamedTuple):
-    """A tail bound, P(error > threshold) <= probability; both are floats or float arrays."""
-
-    threshold: Any
-    probability: Any
+ANY = FINITE._replace(must="a number or NaN")
+COUNT = POSITIVE._replace(must="an integer from 1 on")
+Data = Annotated[Any, ANY]  # data never raise
+Finite = Annotated[Any, FINITE]
+Positive = Annotated[Any, POSITIVE]
+NotNegative = Annotated[Any, NONNEGATIVE]
+Probability = Annotated[Any, PROBABILITY]
+Count = Annotated[int, COUNT]
 
 
 def theorem(function: Function) -> Function:
-    """Return the function of checked numbers: float64 arrays of NumPy, or one Python number.
-
-    Defaults are not checked.
-    """
-    signature = inspect.signature(function, eval_str=True)
-
-    @wraps(function)
-    def checked(*arguments: Any, **options: Any) -> Any:
-        given = signature.bind(*arguments, **options)
-        for name, value in given.arguments.items():
-            parameter = signature.parameters[name]
-            for check in getattr(parameter.annotation, "__metadata__", ()):
-                if value is not parameter.default:
-                    given.arguments[name] = check(name, value)
-        return function(*given.args, **given.kwargs)
-
-    return checked  # type: ignore[return-value]
+    """Return the function of checked numbers: float64 arrays of NumPy, or one Python number."""
+    return checked(function, lambda first: first, _number)  # type: ignore
 
 
-def data(name: str, value: Any) -> Any:
-    """Return numbers of any value, as data never raise."""
-    numbers = checks.host_floats(name, value).astype(np.float64)
-    return numbers if numbers.ndim else float(numbers)
-
-
-def public(interval: Interval, name: str, value: Any) -> Any:
-    """Return numbers; raise ``ValueError`` if one of them is not in the interval."""
-    numbers = data(name, None if isinstance(value, bool) else value)
-    if not np.all(interval.holds(numbers)):
+def _number(interval: Interval, name: str, value: Any, _: Any) -> Any:
+    if interval is COUNT:
+        return checks.static_integer(name, value, 1)
+    given = checks.host_floats(name, None if isinstance(value, bool) else value)
+    if interval is not ANY and not np.all(interval.holds(given)):
         raise ValueError(f"{name} must be {interval.must}, got {value}.")
-    return numbers
-
-
-Data = Annotated[Any, data]
-Finite = Annotated[Any, partial(public, FINITE)]
-Positive = Annotated[Any, partial(public, POSITIVE)]
-NotNegative = Annotated[Any, partial(public, NONNEGATIVE)]
-Probability = Annotated[Any, partial(public, PROBABILITY)]
-Count = Annotated[int, partial(checks.static_integer, least=1)]
+    return given.astype(float) if given.ndim else float(given)
 
 
 def reach(profile: SensitivityProfile) -> tuple[Any, Any]:
@@ -70,5 +42,5 @@ def reach(profile: SensitivityProfile) -> tuple[Any, Any]:
     checks.instance("a bound", profile, SensitivityProfile, "such as dpjax.median(...)")
     if not profile.integer_levels or profile.step is not None:
         raise ValueError("profile must have integer levels and no steps, and end at its bounds.")
-    values = data("profile", profile.values)
-    return values - values[..., [profile.center]], data("profile", profile.levels)
+    values = np.asarray(profile.values, float)
+    return values - values[..., [profile.center]], np.asarray(profile.levels, float)

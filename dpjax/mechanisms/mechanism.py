@@ -71,10 +71,10 @@ def mechanism(
 
         cost = promise or _promise(function, signature, ranges)
         costly = with_guarantee(
-            _checked(cost, lambda data: data, lambda interval, *given: interval.single(*given[:2]))
+            checked(cost, lambda data: data, lambda interval, *given: interval.single(*given[:2]))
         )
         return costly(
-            _checked(
+            checked(
                 function,
                 data_of,
                 lambda interval, name, value, data: interval.array(name, value, data.dtype),
@@ -128,15 +128,18 @@ def _parts(annotation: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def _checked(
+def checked(
     function: Callable[..., Any], data_of: Callable[[Any], Any], public_of: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return the function of checked data and of public numbers within their intervals."""
+    """Return the function of checked data and of public numbers within their intervals.
+
+    The data are the first argument.
+    """
     signature = inspect.signature(function, eval_str=True)
-    first, *others = signature.parameters.values()
+    first, *_ = signature.parameters
     intervals = {
-        public.name: part
-        for public in others
+        name: part
+        for name, public in signature.parameters.items()
         for part in _parts(public.annotation)
         if isinstance(part, Interval)
     }
@@ -144,11 +147,11 @@ def _checked(
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        data = data_of(given.pop(first.name))
+        given[first] = data = data_of(given[first])
         for name, interval in intervals.items():
             if given.get(name) is not None:
                 given[name] = public_of(interval, name, given[name], data)
-        return function(data, **given)
+        return function(given.pop(first), **given)
 
     return call
 

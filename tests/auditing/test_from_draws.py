@@ -8,13 +8,45 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import binom
 
+from dpjax import laplace, median, permute_and_flip, piecewise_laplace
 from dpjax.auditing import log_ratio, lower_bound
 from dpjax.numerics import solve as limits
-from tests.auditing.pairs import BROKEN, CENTERS, EPSILON, HONEST, noise
+from dpjax.statistics import candidate_counts
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
+EPSILON = 1.0
+CENTERS = jnp.array([0.0, 1.0])
+
+
+def plm(x, neighbors="swap"):
+    return piecewise_laplace(median(x, lower=0, upper=20, neighbors=neighbors), EPSILON)
+
+
+def noise(center, rate=EPSILON):
+    return laplace(center, rate, sensitivity=1.0)
+
+
+def vote(votes):
+    counts = candidate_counts(votes, candidates=jnp.arange(2.0), neighbors="swap")
+    return permute_and_flip(counts, EPSILON)
+
+
+# Functions of datasets, two neighbors, and how much of epsilon their draws show; piecewise Laplace
+# loses 0.897 there, wherever the draw is.
+HONEST = {
+    "laplace": (noise, CENTERS, 0.95),
+    "piecewise_laplace": (plm, [[0.0, 2, 2, 2], [2.0, 2, 2, 20]], 0.7),
+    "permute_and_flip": (vote, [[0.0, 0, 0], [0.0, 0, 1]], 0.9),
+}
+BROKEN = {
+    "laplace at too high a rate": (lambda center: noise(center, 1.4), CENTERS, 1.1),
+    "add/remove values under swap": (
+        lambda x: plm(x, "add_remove"),
+        [[0.0, 1, 1, 1], [1.0, 1, 1, 20]],
+        1.1,
+    ),
+}
 SURE = 1 - FALSE_POSITIVE_RATE
 CONFIDENCE = 0.95
 QUICK = ("laplace", "laplace at too high a rate")
@@ -33,14 +65,13 @@ def draws_of(distribution):
     ],
 )
 def test_honest_mechanisms_stay_below_the_claim_and_broken_ones_are_caught(name):
-    of, data = (HONEST | BROKEN)[name]
-    p, q = draws_of(of(data))
+    of, data, least = (HONEST | BROKEN)[name]
+    p, q = draws_of(of(jnp.array(data)))
     found = float(lower_bound(p, q, confidence=SURE).epsilon)
     if name in BROKEN:
-        assert found > 1.1 * EPSILON
+        assert found > least * EPSILON
     else:
         assert found <= EPSILON
-        least = {"laplace": 0.95, "piecewise_laplace": 0.7, "permute_and_flip": 0.9}.get(name, 0.6)
         assert float(lower_bound(p, q, confidence=CONFIDENCE).epsilon) >= least * EPSILON
 
 
@@ -81,22 +112,6 @@ def test_the_confidence_holds_in_simulated_runs(delta):
     plug_in = np.log((p.mean(axis=0) - delta) / np.maximum(q.mean(axis=0), 1e-9))
     # The control: without the limits it is above in half of the runs
     assert exceeded_too_often(plug_in > epsilon)
-
-
-def test_the_confidence_of_one_event_summed_over_all_counts():
-    """P[bound > epsilon] for randomized response and its own event, without simulation."""
-    tested, counts = 200, np.arange(201)
-    low, high = (
-        limit(counts, trials=tested, error=(1 - CONFIDENCE) / 2)
-        for limit in (limits.lower_limit, limits.upper_limit)
-    )
-    for epsilon in (0.2, 1.0, 3.0):
-        p = 1 / (1 + np.exp(-epsilon))
-        both = np.outer(*(binom.pmf(counts, tested, chance) for chance in (p, 1 - p)))
-        chance = both[low[:, None] > np.exp(epsilon) * high[None, :]].sum()
-        assert 0 < chance <= 1 - CONFIDENCE
-        plug_in = both[counts[:, None] > np.exp(epsilon) * counts[None, :]].sum()
-        assert plug_in > 0.4
 
 
 def test_control_choosing_and_testing_on_the_same_draws_is_optimistic():

@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import linprog
 
 from dpjax import from_radii, maximum, median, order_statistic
-from dpjax.bounds import duff, finite_ranges, local_modulus
+from dpjax.bounds import duff, local_modulus
 
 
 def least_error(values, pairs, one, other, ratios, delta=0.0):
@@ -22,23 +22,13 @@ def least_error(values, pairs, one, other, ratios, delta=0.0):
     the two values, and a mechanism is its probability of the second one.
     """
     size, gap = len(values), abs(values[other] - values[one])
-    rows, limits = [], []
-    for (i, j), ratio in zip(pairs, np.broadcast_to(ratios, (len(pairs),)), strict=True):
+    unit = np.eye(size + 1)  # the last unknown is the error
+    rows, limits = [gap * unit[one] - unit[-1], -gap * unit[other] - unit[-1]], [0.0, -gap]
+    for (i, j), ratio in zip(pairs, np.broadcast_to(ratios, len(pairs)), strict=True):
         # The constraint of the second value, and of the first.
-        for sign, limit in ((1, delta), (-1, delta + ratio - 1)):
-            row = np.zeros(size + 1)
-            row[i], row[j] = sign, -sign * ratio
-            rows.append(row)
-            limits.append(limit)
-    # Errors gap * p and gap * (1 - p), below the objective
-    for i, sign, limit in ((one, 1, 0.0), (other, -1, -gap)):
-        row = np.zeros(size + 1)
-        row[i], row[-1] = sign * gap, -1
-        rows.append(row)
-        limits.append(limit)
-    found = linprog(
-        np.eye(size + 1)[-1], np.array(rows), limits, bounds=[(0, 1)] * size + [(0, None)]
-    )
+        rows += [unit[i] - ratio * unit[j], ratio * unit[j] - unit[i]]
+        limits += [delta, delta + ratio - 1]
+    found = linprog(unit[-1], np.array(rows), limits, bounds=[(0, 1)] * size + [(0, None)])
     assert found.status == 0
     return found.fun
 
@@ -111,13 +101,11 @@ LOOSE = {  # profiles that are reached by parts of a change, or only bound what 
 @pytest.mark.parametrize("loose", LOOSE)
 def test_profiles_that_prove_nothing_are_refused(loose):
     profile = jax.jit(LOOSE[loose])()
-    with pytest.raises(ValueError, match=r"reach|levels"):
+    with pytest.raises(ValueError, match="profile"):
         local_modulus.lower_bound(profile, 1.0)
     if loose in ("fractions", "steps"):
-        with pytest.raises(ValueError, match="levels"):
+        with pytest.raises(ValueError, match="profile"):
             duff.level_measure(profile, 1.0)
-        with pytest.raises(ValueError, match="levels"):
-            finite_ranges.local_sensitivity_error(profile, 1.0, num_candidates=5, failure=0.1)
 
 
 def test_the_ends_of_the_bound():

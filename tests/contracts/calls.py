@@ -167,35 +167,28 @@ CALLS = {
             0.1, 1.0, smooth_sensitivity=1.0, support=6.0, level_measure=1.0
         ),
     },
-    "bounds.finite_ranges": {
-        "local_sensitivity_error": lambda: given(median(), 1.0, num_candidates=9, failure=0.1),
-        "loss_bound": lambda: given(1.0, num_candidates=9, failure=0.1),
-        "shifted_interval": lambda: given(down(), tau=3),
-    },
     "bounds.local_modulus": {
         "bounded_range_lower_bound": lambda: given(median(), 1.0),
         "lower_bound": lambda: given(median(), 1.0),
     },
-    "bounds.metric_laplace": {
+    "bounds.metric": {
         "exact_squared_error": lambda: given(np.ones(1), bias=QUERIES),
+        "exponential_shortfall": lambda: given(9, scale=0.1, failure=0.1),
         "mean_noise": lambda: given(np.ones(1), norm="sum"),
+        "mwem_error": lambda: given(100.0, **ROUNDS, rounds=3, failure=0.1),
+        "mwem_rounds": lambda: given(100.0, **ROUNDS),
+        "small_db_bound": lambda: given(100.0, **ROUNDS, failure=0.1),
+        "small_db_error": lambda: given(100.0, **ROUNDS, size=3, failure=0.1),
         "sum_tail": lambda: given(np.ones(1), failure=0.1),
         "theorem_11": lambda: given(np.ones(1), bias=QUERIES, norm="sum"),
         "theorem_2_maximum": lambda: given(np.ones(1), bias=QUERIES, failure=0.1),
-        "theorem_2_norm": lambda: given(np.ones(1), bias=QUERIES, norm="sum"),
-        "theorem_2_squared": lambda: given(np.ones(1), bias=QUERIES),
-    },
-    "bounds.metric_selection": {
-        "exponential_shortfall": lambda: given(9, scale=0.1, failure=0.1),
-        "mwem_error": lambda: given(100.0, **ROUNDS, rounds=3),
-        "mwem_rounds": lambda: given(100.0, **ROUNDS),
-        "small_db_alpha": lambda: given(100.0, **ROUNDS, failure=0.1),
-        "small_db_bound": lambda: given(100.0, **ROUNDS, failure=0.1),
-        "small_db_error": lambda: given(100.0, **ROUNDS, size=3, failure=0.1),
     },
     "bounds.selection": {
         "exponential_excess": lambda: given(9, 1.0),
+        "local_sensitivity_error": lambda: given(median(), 1.0, num_candidates=9, failure=0.1),
+        "loss_bound": lambda: given(1.0, num_candidates=9, failure=0.1),
         "noisy_tree_excess": lambda: given(9, epsilon=1.0),
+        "shifted_interval": lambda: given(down(), tau=3),
     },
     "distributions": {
         "sample_intervals": lambda: given(KEY, np.abs(X), np.arange(9.0), epsilon=1.0),

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from jax.typing import ArrayLike
 
 from dpjax import Guarantee, mechanisms
 from dpjax.distributions import Gaussian
@@ -22,13 +23,12 @@ def test_a_mechanism_and_its_guarantee_pickle(name):
 
 
 @mechanism(ranges=2)
-def noisy(value: Positive, epsilon: Positive, *, scale: Positive | None = None) -> Gaussian:
-    """Values are data, which no interval checks."""
+def noisy(value: ArrayLike, epsilon: Positive, *, scale: Positive | None = None) -> Gaussian:
     return value, epsilon, scale
 
 
 @mechanism()
-def failing(value: Positive, epsilon: Positive, *, delta: Half):
+def failing(value: ArrayLike, epsilon: Positive, *, delta: Half):
     return delta
 
 

@@ -183,7 +183,7 @@ def test_the_repaired_update_learns_and_the_printed_one_unlearns(x64):
 @pytest.mark.slow
 def test_the_bound_of_theorem_8_holds(x64):
     metric, asked, x = universe(records=10**6, epsilon=300.0)
-    theorem = bounds.metric_selection
+    theorem = bounds.metric
     for queries in (
         lipschitz_queries(asked, metric),
         lipschitz_envelope(asked, metric, scale=0.01),

@@ -95,7 +95,7 @@ def test_the_bounds_hold_exactly(x64):
     """Proposition 1 and Theorem 6, for every histogram: the probability of a larger error, by the
     exact distribution.
     """
-    theorems = bounds.metric_selection
+    theorems = bounds.metric
     random = np.random.default_rng(0)
     n, failure = 30, 0.1
     asked = np.concatenate([QUERIES, random.uniform(size=(5, 3))])
@@ -108,7 +108,7 @@ def test_the_bounds_hold_exactly(x64):
         values, c = np.asarray(fitted.values), float(fitted.scale)
         gap = np.abs(values - asked).max()
         facts = {"num_elements": 3, "num_queries": 8, "scale": c, "failure": failure}
-        size = small_db_size(8, alpha=theorems.small_db_alpha(n, **facts) / 2)
+        size = small_db_size(8, alpha=theorems.small_db_bound(n, **facts) / n / 2)
         answers = n / size * small_databases(3, size) @ values.T
         errors = np.abs((rows @ asked.T)[:, None] - answers[None]).max(-1)
         mass = np.asarray(small_db(rows, fitted, size=size).probabilities())
