@@ -382,7 +382,8 @@ def optimal_beta(
     if noise == "laplace":
         beta = _laplace(budget, PROBABILITY.array("delta", delta, dtype))
     else:
-        beta = _laplace_log_normal(jnp.sqrt(2 * zcdp_of(epsilon, delta=delta)))
+        rho = jnp.asarray(zcdp_of(epsilon, delta=delta), dtype)
+        beta = _laplace_log_normal(jnp.sqrt(2 * rho))
     return jnp.minimum(beta, log(2))
 
 
