@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from math import expm1, fsum, hypot, inf, log1p, prod, sqrt
 from typing import Any
 
@@ -27,7 +27,6 @@ from dpjax.accounting.guarantee import (
 )
 from dpjax.display import Shown
 
-_FEW_ULPS = 2.0**-48  # above the rounding error of the rules' formulas
 # The most guarantees that are composed by their losses, each of which takes Fourier transforms, or
 # by the outcomes of randomized responses, of which there are more than two to this power
 _MOST_KINDS = 32
@@ -242,24 +241,14 @@ class Composition(Shown):
             ``ranges``, ``conversions``, ``gaussian_dp`` and ``losses`` say more.
         """
         target = checks.concrete_delta(delta)
-        left = _without(target, self._log_kept)
-        found: dict[str, float] = {}
-        if left >= 0 and self.epsilon < inf:
-            found["basic"] = self.epsilon
-        if left <= 0:
-            return found
-        if self._few_outcomes:
-            found["optimal"] = ranges.optimal_pure_epsilon(*self._pure, delta=left)
-        if 0 < self.gdp < inf:
-            found["gaussian"] = epsilon_of_gdp(self.gdp, delta=left)
-        if self._one_range:
-            found["bounded_range"] = ranges.bounded_range_epsilon(
-                self._one_range, count=self.count, delta=left, queries="adaptive"
-            )
-        if self._has_curve:
-            least = float(conversions.epsilon_of_rdp(self._rdp_up, delta=left))
-            found["rdp"] = least and (least + 1e-15) * (1 + _FEW_ULPS)
-        if numerical and self._losses_help and losses.installed():
+        # What the mechanisms' own deltas leave: 1 - (1 - delta) / prod(1 - delta_i)
+        left = -expm1(log1p(-target) - self._log_kept)
+        found = {
+            name: float(rule(delta=left))
+            for name, (rule, _) in self._rules.items()
+            if left > 0 or (left == 0 and name == "basic")
+        }
+        if left > 0 and numerical and self._losses_help and losses.installed():
             found["losses"] = losses.epsilon_of(self.parts, target)[0]
         return found
 
@@ -304,35 +293,43 @@ class Composition(Shown):
         At most 1.
         """
         target = checks.concrete_nonnegative("epsilon", epsilon)
-        own = min(self._deltas_at(target), default=1.0)
+        own = min([1.0, *(float(rule(epsilon=target)) for _, rule in self._rules.values())])
         # The mechanisms' own deltas included: 1 - (1 - delta) prod(1 - delta_i)
         found = -expm1(self._log_kept + log1p(-own)) if own < 1 else 1.0
         if self._losses_help and losses.installed():
             found = min(found, losses.delta_of(self.parts, target))
         return found
 
-    def _deltas_at(self, epsilon: float) -> Iterator[float]:
-        """Yield a delta of each rule but the losses, without the mechanisms' own."""
-        if self.epsilon <= epsilon:
-            yield 0.0
-        elif self._few_outcomes:
-            yield ranges.optimal_pure_delta(*self._pure, epsilon=epsilon)
-        if 0 < self.gdp < inf:
-            yield delta_of_gdp(self.gdp, epsilon=epsilon)
-        if self._one_range:
-            yield ranges.bounded_range_delta(
-                self._one_range, count=self.count, epsilon=epsilon, queries="adaptive"
+    @cached_property
+    def _rules(self) -> dict[str, tuple[Callable[..., float], Callable[..., float]]]:
+        """Functions of delta and of epsilon, for mechanisms without a delta; not of the losses."""
+        found: dict[str, tuple[Callable[..., float], Callable[..., float]]] = {}
+        if self.epsilon < inf:
+            found["basic"] = (lambda delta: self.epsilon, lambda epsilon: self.epsilon > epsilon)
+        if self._few_outcomes:
+            paid = [(part.epsilon, count) for part, count in self.parts if part.epsilon]
+            pure = [epsilon for epsilon, _ in paid], [count for _, count in paid]
+            found["optimal"] = (
+                partial(ranges.optimal_pure_epsilon, *pure),
+                partial(ranges.optimal_pure_delta, *pure),
             )
-        if self._has_curve:
-            nearly = epsilon * (1 - _FEW_ULPS)
-            found = conversions.delta_of_rdp(self._rdp_up, epsilon=nearly)
-            yield min(float(found) * (1 + 1e-13), 1.0)
+        if 0 < self.gdp < inf:
+            found["gaussian"] = (partial(epsilon_of_gdp, self.gdp), partial(delta_of_gdp, self.gdp))
+        if one := self._one_range:
+            of_all: dict[str, Any] = {"count": self.count, "queries": "adaptive"}
+            found["bounded_range"] = (
+                partial(ranges.bounded_range_epsilon, one, **of_all),
+                partial(ranges.bounded_range_delta, one, **of_all),
+            )
+        if all(part.zcdp < inf or part.renyi for part, _ in self.parts):
+            found["rdp"] = (
+                partial(conversions.epsilon_of_rdp, self.rdp),
+                partial(conversions.delta_of_rdp, self.rdp),
+            )
+        return found
 
     def _sum(self, name: str) -> float:
         return rounded_up(exact_total((getattr(part, name), count) for part, count in self.parts))
-
-    def _rdp_up(self, order: np.ndarray) -> Any:
-        return self.rdp(order) * (1 + _FEW_ULPS)
 
     @cached_property
     def _log_kept(self) -> float:
@@ -357,16 +354,6 @@ class Composition(Shown):
         gaussian = any(part.gdp < inf for part, _ in self.parts)
         return self._known and (self.gdp == inf if gaussian else not exact)
 
-    @property
-    def _pure(self) -> tuple[list[float], list[int]]:
-        """The positive epsilons and their counts, for :func:`optimal_pure_delta`."""
-        paid = [(part.epsilon, count) for part, count in self.parts if part.epsilon]
-        return [epsilon for epsilon, _ in paid], [count for _, count in paid]
-
-    @property
-    def _has_curve(self) -> bool:
-        return all(part.zcdp < inf or part.renyi for part, _ in self.parts)
-
     @cached_property
     def _few_outcomes(self) -> bool:
         if not 0 < self.epsilon < inf or len(self.parts) > _MOST_KINDS:
@@ -379,11 +366,3 @@ class Composition(Shown):
         widths = {part.bounded_range for part, _ in self.parts}
         one = min(widths)
         return one if len(widths) == 1 and one < inf and self.count <= ranges.MOST_STEPS else 0.0
-
-
-def _without(delta: float, log_kept: float) -> float:
-    """Return the part of ``delta`` that the mechanisms' own deltas leave.
-
-    It is 1 - (1 - delta) / prod(1 - delta_i).
-    """
-    return -expm1(log1p(-delta) - log_kept)

@@ -42,6 +42,7 @@ Array = np.ndarray
 Curve = Callable[[Array], Any]
 
 _TINY, _ROOT_OF_LARGEST = 2.0**-52, 1e154
+_ROUNDED_UP = 1 + 2.0**-48  # above the rounding error of the formulas
 _LARGEST_EXPONENT = 700.0
 _FRACTIONS, _ROUNDS = np.linspace(-1, 1, 65), 7
 _LOWEST, _HIGHEST = -8.0, 32.0  # the initial interval of log(order - 1)
@@ -200,7 +201,7 @@ def epsilon_of_rdp(curve: Curve, *, delta: Any) -> Any:
     """
     nats = -np.log(public(PROBABILITY, "delta", delta))[..., None]
     least = _at_best_order(lambda order, above: _epsilon_at(curve(order), order, above, nats))
-    return np.maximum(least, 0.0)
+    return np.where(least > 0, (least + 1e-15) * _ROUNDED_UP, 0.0)[()]
 
 
 def delta_of_rdp(curve: Curve, *, epsilon: Any) -> Any:
@@ -220,13 +221,13 @@ def delta_of_rdp(curve: Curve, *, epsilon: Any) -> Any:
     >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
     True
     """
-    target = public(NONNEGATIVE, "epsilon", epsilon)[..., None]
+    target = public(NONNEGATIVE, "epsilon", epsilon)[..., None] / _ROUNDED_UP
 
     def log_delta(order: Array, log_above: Array) -> Array:  # the inverse of _epsilon_at
         share = order * np.log1p(np.exp(-log_above))
-        return (order - 1) * (curve(order) - target) - share - log_above
+        return (order - 1) * (curve(order) * _ROUNDED_UP - target) - share - log_above
 
-    least = np.exp(np.minimum(_at_best_order(log_delta), 0.0))
+    least = np.exp(np.minimum(_at_best_order(log_delta) + 1e-13, 0.0))
     return np.maximum(least, np.finfo(np.float64).tiny)
 
 
@@ -387,7 +388,7 @@ def _epsilon_at(rdp: Any, order: Array, log_above: Array, nats: Any) -> Array:
     Canonne, Kamath and Steinke (2020), Proposition 12; ``log_above`` is log(order - 1).
     """
     share = np.log1p(np.exp(-log_above))  # log(a / (a - 1))
-    return rdp + (nats - log_above - share) / (order - 1) - share
+    return rdp * _ROUNDED_UP + (nats - log_above - share) / (order - 1) - share
 
 
 @np.errstate(over="ignore", invalid="ignore")

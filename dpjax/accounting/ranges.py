@@ -188,7 +188,7 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
             found = conversions.delta_of_rdp(
                 lambda order: count * conversions.range_divergence(r, order), epsilon=epsilon
             )
-            return min(float(found) * (1 + 1e-9), pure(epsilon))
+            return min(float(found), pure(epsilon))
 
         return many, most
     g, divergence = _worst_divergences(r, count)

@@ -350,7 +350,7 @@ def optimal_beta(
     Args:
         epsilon: positive ``(...)``.
         noise: ``"cauchy"``, ``"laplace"`` or ``"laplace_log_normal"`` (with the tight conversion to
-            zCDP and :func:`optimal_sigma`).
+            zCDP, of concrete numbers, and :func:`optimal_sigma`).
         delta: in (0, 1); None for ``"cauchy"``.
         gamma: static, above 1; used for ``"cauchy"``.
 
