@@ -104,6 +104,32 @@ def test_approximate_zcdp():
     assert not budget.fits(2 * APPROXIMATE[0])
 
 
+def test_what_holds_is_kept_and_not_what_was_typed():
+    """The smallest of all that follows, and it is derived again where a promise is replaced."""
+    ranged, noise = Guarantee(bounded_range=1.0, neighbors="swap"), Guarantee(1.0, neighbors="swap")
+    assert (ranged.epsilon, ranged.zcdp, ranged.rho) == (1.0, 0.125, 0.125)
+    assert noise.zcdp == pytest.approx(np.tanh(0.5))
+    for same in (ranged, Guarantee.from_json(ranged.to_json())):
+        wider = dataclasses.replace(same, bounded_range=3.0)
+        assert (wider.epsilon, wider.zcdp) == (3.0, 9 / 8)
+    # Alone, what followed from another promise is one
+    assert Guarantee(neighbors="swap", zcdp=ranged.zcdp).zcdp == 0.125
+
+
+@pytest.mark.parametrize(
+    ("spent", "text"),
+    [
+        (Guarantee(0.5, 0.5, "swap", unit="person"), "0.5-DP under swap neighbors, for a person"),
+        (Guarantee(4.5, inf, "edge", 9.41808e-7), "4.5-DP except with probability 9.5e-07 under"),
+        (Guarantee(neighbors="swap", zcdp=0.02, delta=0.1), "0.02-zCDP except with probability"),
+        (3 * Guarantee(0.1, 0.1, "swap", 1e-7), "0.3-DP except with probability 3e-07 under swap"),
+        (10**8 * Guarantee(0.1, 0.1, "swap", 1e-7), "no promise under swap neighbors"),
+    ],
+)
+def test_a_guarantee_is_one_line_that_may_be_published(spent, text):
+    assert str(spent).startswith(text)
+
+
 def test_replaced_promises_are_the_honest_ones():
     louder = dataclasses.replace(Guarantee(neighbors="swap", gdp=1.0), gdp=3.0)
     assert louder.rho == louder.zcdp == 4.5
