@@ -11,7 +11,7 @@ Rounded(batch_shape=(2,), dtype=float32, rate=0.5, resolution=1)
 >>> distribution.sample(jax.random.key(0), 100).shape  # a simulation, not for publication
 (100, 2)
 >>> print(dpjax.piecewise_laplace.guarantee(profile, 1.0))
-1-DP and 1-bounded-range under add_remove neighbors
+1-DP under add_remove neighbors
 
 ==================== =========================== ========================== =======================
 object               returned by                 meaning                    may it be published?

@@ -18,7 +18,6 @@ class Picture(NamedTuple):
     """Curves through points ``(rows, k)``, one per row.
 
     Attributes:
-        log: the vertical axis is logarithmic.
         kind: "steps" stay at each height up to the next point, as the cdf of a distribution on a
             grid does; "stems" are points on vertical lines.
     """
@@ -27,7 +26,6 @@ class Picture(NamedTuple):
     y: np.ndarray
     xlabel: str
     ylabel: str
-    log: bool = False
     kind: Literal["curve", "steps", "stems"] = "curve"
 
 
@@ -97,8 +95,6 @@ class Shown:
         if len(names) > 1:
             axes.legend(title="row")
         axes.set(xlabel=picture.xlabel, ylabel=picture.ylabel)
-        if picture.log:
-            axes.set_yscale("log")
         return axes
 
 

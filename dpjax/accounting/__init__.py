@@ -1,8 +1,8 @@
 """Privacy accounting: guarantees, conversions, composition, subsampling and budgets.
 
 The extra ``accounting`` composes privacy losses by dp-accounting, and :meth:`Composition.losses` is
-one of its distributions. Importing this package does not import JAX; the functions of JAX arrays
-import it on first use.
+one of its distributions. Importing this package does not import JAX: numbers
+are on the host.
 
 **Adaptive budgets.** Where the next query depends on the answers so far, a :class:`PrivacyFilter`
 keeps all mechanisms together (epsilon, delta)-DP and refuses a mechanism that would exceed this
@@ -50,18 +50,25 @@ them on a logarithmic scale, :class:`dpjax.Log`, as in notebook 06.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpjax.accounting._gaussian_dp import delta_of_gdp, epsilon_of_gdp, gdp_of
-from dpjax.accounting.budgeting import epsilon_per_query
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.composition_theorems import (
-    advanced_epsilon,
-    bounded_range_delta,
-    bounded_range_epsilon,
-    optimal_pure_delta,
-    optimal_pure_epsilon,
+from dpjax.accounting.conversions import (
+    bounded_range_of_zcdp,
+    delta_of_rdp,
+    delta_of_zcdp,
+    epsilon_before_sampling,
+    epsilon_of_rdp,
+    epsilon_of_zcdp,
+    pure_of_zcdp,
+    rdp_of_bounded_range,
+    rdp_of_laplace,
+    rdp_of_pure,
+    sampling_efficiency,
+    subsampled_epsilon,
+    zcdp_of,
+    zcdp_of_bounded_range,
+    zcdp_of_pure,
 )
 from dpjax.accounting.failures import (
     absorb_failure,
@@ -70,33 +77,26 @@ from dpjax.accounting.failures import (
     retry_until_success,
 )
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
+from dpjax.accounting.gaussian_dp import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.accounting.planning import least_noise, steps_within
+from dpjax.accounting.planning import (
+    epsilon_for_error,
+    epsilon_per_query,
+    least_noise,
+    steps_within,
+)
+from dpjax.accounting.ranges import (
+    advanced_epsilon,
+    bounded_range_delta,
+    bounded_range_epsilon,
+    optimal_pure_delta,
+    optimal_pure_epsilon,
+)
 from dpjax.accounting.sampling import fixed_size_subsample, poisson_subsample
 from dpjax.accounting.trade_off import trade_off_bound
 
 if TYPE_CHECKING:
-    from dpjax.accounting.allocation import allocate, epsilon_for_error
-    from dpjax.accounting.amplified_epsilon import (
-        epsilon_before_sampling,
-        sampling_efficiency,
-        subsampled_epsilon,
-    )
-    from dpjax.accounting.conversions import (
-        bounded_range_of_zcdp,
-        delta_of_rdp,
-        delta_of_zcdp,
-        epsilon_of_rdp,
-        epsilon_of_zcdp,
-        pure_of_zcdp,
-        rdp_of_bounded_range,
-        rdp_of_laplace,
-        rdp_of_pure,
-        zcdp_of,
-        zcdp_of_bounded_range,
-        zcdp_of_pure,
-    )
     from dpjax.accounting.ledger import Ledger
 
 __all__ = [
@@ -108,7 +108,6 @@ __all__ = [
     "PrivacyOdometer",
     "absorb_failure",
     "advanced_epsilon",
-    "allocate",
     "attempts_for",
     "bounded_range_delta",
     "bounded_range_epsilon",
@@ -145,32 +144,6 @@ __all__ = [
     "zcdp_of_pure",
 ]
 
-_ON_FIRST_USE = {
-    "Ledger": "ledger",
-    **dict.fromkeys(("allocate", "epsilon_for_error"), "allocation"),
-    **dict.fromkeys(
-        ("epsilon_before_sampling", "sampling_efficiency", "subsampled_epsilon"),
-        "amplified_epsilon",
-    ),
-    **dict.fromkeys(
-        (
-            "bounded_range_of_zcdp",
-            "delta_of_rdp",
-            "delta_of_zcdp",
-            "epsilon_of_rdp",
-            "epsilon_of_zcdp",
-            "pure_of_zcdp",
-            "rdp_of_bounded_range",
-            "rdp_of_laplace",
-            "rdp_of_pure",
-            "zcdp_of",
-            "zcdp_of_bounded_range",
-            "zcdp_of_pure",
-        ),
-        "conversions",
-    ),
-}
-
 
 def __dir__() -> list[str]:
     return __all__
@@ -179,10 +152,9 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Import a function of JAX arrays, or what needs SQLite, on first use."""
-        if name not in _ON_FIRST_USE:
+        """Import the ledger, which needs SQLite, on first use."""
+        if name != "Ledger":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(
-            importlib.import_module(f"{__name__}.{_ON_FIRST_USE[name]}"), name
-        )
-        return found
+        from dpjax.accounting.ledger import Ledger
+
+        return Ledger

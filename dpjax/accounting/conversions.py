@@ -1,38 +1,54 @@
-"""Conversions between notions of privacy: jittable, and differentiable in every number.
+"""Conversions between notions of privacy, for numbers and arrays on the host, in float64.
 
     rdp_of_*       Renyi DP of an order, of pure DP, bounded range or Laplace noise
     zcdp_of_*      zero-concentrated DP of the same, or the rho that implies an (epsilon, delta)
     epsilon_of_*   the epsilon at a delta, of zCDP or of a curve of Renyi divergences
     delta_of_*     the delta at an epsilon
     pure_of_zcdp, bounded_range_of_zcdp   the largest epsilon that costs at most a rho
+    subsampled_epsilon, ...               pure DP on Poisson samples, and its inverse
 
-Arguments are numbers or arrays ``(...)`` that broadcast against each other; every result is a float
-array of the broadcast shape. Unless stated otherwise, ``epsilon`` (or the range) and ``zcdp`` (rho)
-are positive, ``order`` (a) is above 1, and ``delta`` is in (0, 1). A Python or NumPy number out of
-range raises ``ValueError``; an element of a JAX array that is out of range becomes NaN.
+Arguments are concrete numbers, or arrays ``(...)`` that broadcast against each other; every result
+has the broadcast shape. Unless stated otherwise, ``epsilon`` (or the range) and ``zcdp`` (rho) are
+positive, ``order`` (a) is above 1, ``delta`` is in (0, 1), and ``probability`` (p) in (0, 1]; a
+number out of range raises ``ValueError``.
 
 The conversions are exact in the worst case of each notion, up to the search for the best order,
-where every order gives a valid bound, and up to rounding by some units in the last place.
-``Guarantee`` and ``Composition`` use the same formulas in float64.
+where every order gives a valid bound, and up to rounding by some units in the last place. Renyi
+divergences are those of three families of worst-case pairs, without cancellation:
+
+* epsilon-DP: randomized response, losses +-epsilon;
+* bounded range epsilon: losses t and t - epsilon, for the worst t in [0, epsilon];
+* Laplace noise of scale 1/epsilon, one unit apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
-from jax.typing import ArrayLike
+import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import formulas
+from dpjax.checks.numbers import (
+    ABOVE_ONE,
+    NONNEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    PROPORTION,
+    Interval,
+)
 
-Curve = Callable[[jax.Array], jax.Array]
+Array = np.ndarray
+Curve = Callable[[Array], Any]
+
+_TINY, _ROOT_OF_LARGEST = 2.0**-52, 1e154
+_ROUNDED_UP = 1 + 2.0**-48  # above the rounding error of the formulas
+_LARGEST_EXPONENT = 700.0
+_FRACTIONS, _ROUNDS = np.linspace(-1, 1, 65), 7
+_LOWEST, _HIGHEST = -8.0, 32.0  # the initial interval of log(order - 1)
 
 
-def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
+def rdp_of_pure(epsilon: Any, *, order: Any) -> Any:
     """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP.
 
     Randomized response attains it.
@@ -45,10 +61,10 @@ def rdp_of_pure(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     >>> round(float(rdp_of_pure(1.0, order=2.0)), 5)
     0.73533
     """
-    return _at_orders(formulas.rdp_of_pure, epsilon, order)
+    return pure_divergence(*_at_orders(epsilon, order))
 
 
-def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
+def rdp_of_bounded_range(epsilon: Any, *, order: Any) -> Any:
     """Return the smallest r such that bounded range epsilon implies (order, r)-Renyi DP.
 
     It is below order * epsilon^2/8. r = (a L(a) - (a-1) L(a-1) - L(1)) / (a-1), where
@@ -61,10 +77,10 @@ def rdp_of_bounded_range(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     >>> round(float(rdp_of_bounded_range(1.0, order=2.0)), 5)
     0.24023
     """
-    return _at_orders(formulas.rdp_of_bounded_range, epsilon, order)
+    return range_divergence(*_at_orders(epsilon, order))
 
 
-def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
+def rdp_of_laplace(epsilon: Any, *, order: Any) -> Any:
     """Return the Renyi divergence of Laplace noise of scale sensitivity/epsilon.
 
     It is smaller than that of any epsilon-DP.
@@ -75,10 +91,10 @@ def rdp_of_laplace(epsilon: ArrayLike, *, order: ArrayLike) -> jax.Array:
     >>> round(float(rdp_of_laplace(1.0, order=2.0)), 5)
     0.61912
     """
-    return _at_orders(formulas.rdp_of_laplace, epsilon, order)
+    return laplace_divergence(*_at_orders(epsilon, order))
 
 
-def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
+def zcdp_of_pure(epsilon: Any) -> Any:
     """Return the smallest rho such that epsilon-DP implies rho-zCDP: epsilon * tanh(epsilon/2).
 
     It is below epsilon^2/2.
@@ -89,11 +105,11 @@ def zcdp_of_pure(epsilon: ArrayLike) -> jax.Array:
     >>> round(float(zcdp_of_pure(1.0)), 5)
     0.46212
     """
-    budget = _positive("epsilon", epsilon)
-    return budget * jnp.tanh(budget / 2)
+    budget = public(POSITIVE, "epsilon", epsilon)
+    return budget * np.tanh(budget / 2)
 
 
-def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
+def pure_of_zcdp(zcdp: Any) -> Any:
     """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP.
 
     This is the inverse of :func:`zcdp_of_pure`.
@@ -101,19 +117,15 @@ def pure_of_zcdp(zcdp: ArrayLike) -> jax.Array:
     >>> round(float(pure_of_zcdp(zcdp_of_pure(3.0))), 5)
     3.0
     """
-    return _pure_of_zcdp(_positive("zcdp", zcdp))
-
-
-@jax.jit
-def _pure_of_zcdp(rho: jax.Array) -> jax.Array:
-    epsilon = jnp.maximum(jnp.sqrt(2 * rho), rho)
+    rho = public(POSITIVE, "zcdp", zcdp)
+    epsilon = np.maximum(np.sqrt(2 * rho), rho)
     for _ in range(8):  # Newton steps, from below
-        t = jnp.tanh(epsilon / 2)
+        t = np.tanh(epsilon / 2)
         epsilon = epsilon - (epsilon * t - rho) / (t + epsilon / 2 * (1 - t * t))
     return epsilon
 
 
-def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
+def zcdp_of_bounded_range(epsilon: Any) -> Any:
     """Return the rho of zCDP that bounded range epsilon implies: epsilon^2/8.
 
     It is a quarter of what epsilon-DP gives.
@@ -125,10 +137,10 @@ def zcdp_of_bounded_range(epsilon: ArrayLike) -> jax.Array:
     >>> float(zcdp_of_bounded_range(2.0))
     0.5
     """
-    return jnp.square(_positive("epsilon", epsilon)) / 8
+    return np.square(public(POSITIVE, "epsilon", epsilon)) / 8
 
 
-def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
+def bounded_range_of_zcdp(zcdp: Any) -> Any:
     """Return the largest range that implies zcdp-zCDP, sqrt(8 zcdp).
 
     This is the inverse of :func:`zcdp_of_bounded_range`.
@@ -136,10 +148,10 @@ def bounded_range_of_zcdp(zcdp: ArrayLike) -> jax.Array:
     >>> float(bounded_range_of_zcdp(0.5))
     2.0
     """
-    return jnp.sqrt(8 * _positive("zcdp", zcdp))
+    return np.sqrt(8 * public(POSITIVE, "zcdp", zcdp))
 
 
-def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
+def epsilon_of_zcdp(zcdp: Any, *, delta: Any) -> Any:
     """Return the epsilon such that zcdp-zCDP implies (epsilon, delta)-DP, at the best order.
 
     epsilon = inf over a > 1 of  a rho + (log(1/delta) + (a-1) log(1 - 1/a) - log a) / (a-1), which
@@ -154,18 +166,10 @@ def epsilon_of_zcdp(zcdp: ArrayLike, *, delta: ArrayLike) -> jax.Array:
     >>> round(float(epsilon_of_zcdp(0.5, delta=1e-6)), 4)
     5.2215
     """
-    dtype = checks.float_dtype(zcdp, delta)
-    return _epsilon_of_zcdp(
-        checks.positive("zcdp", zcdp, dtype), checks.probability("delta", delta, dtype, below=1.0)
-    )
+    return epsilon_of_rdp(_line(zcdp), delta=delta)
 
 
-@jax.jit
-def _epsilon_of_zcdp(zcdp: jax.Array, delta: jax.Array) -> jax.Array:
-    return epsilon_of_rdp(lambda order: zcdp[..., None] * order, delta=delta, shape=zcdp.shape)
-
-
-def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
+def delta_of_zcdp(zcdp: Any, *, epsilon: Any) -> Any:
     """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP.
 
     It is at most 1, for an epsilon of at least 0. The inverse of :func:`epsilon_of_zcdp`, with the
@@ -174,70 +178,62 @@ def delta_of_zcdp(zcdp: ArrayLike, *, epsilon: ArrayLike) -> jax.Array:
     >>> round(float(delta_of_zcdp(0.125, epsilon=1.0)), 6)
     0.017985
     """
-    dtype = checks.float_dtype(zcdp, epsilon)
-    return _delta_of_zcdp(
-        checks.positive("zcdp", zcdp, dtype), checks.nonnegative("epsilon", epsilon, dtype)
-    )
+    return delta_of_rdp(_line(zcdp), epsilon=epsilon)
 
 
-@jax.jit
-def _delta_of_zcdp(zcdp: jax.Array, epsilon: jax.Array) -> jax.Array:
-    return delta_of_rdp(lambda order: zcdp[..., None] * order, epsilon=epsilon, shape=zcdp.shape)
-
-
-def epsilon_of_rdp(curve: Curve, *, delta: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
+def epsilon_of_rdp(curve: Curve, *, delta: Any) -> Any:
     """Return the epsilon, at least 0, of a curve of Renyi divergences at a delta.
 
     The best order is used.
 
     Args:
-        curve: a function of orders ``(*batch, points)`` that returns r ``(*batch, points)`` such
-            that (order, r)-Renyi DP holds, where ``batch`` is the broadcast shape of ``shape`` and
-            ``delta``. The curve of a composition is the sum of its curves.
+        curve: a function of orders, float64 ``(..., points)``, that returns r ``(..., points)``
+            such that (order, r)-Renyi DP holds. The curve of a composition is the sum of its
+            curves.
         delta: in (0, 1), ``(...)``.
-        shape: the batch shape of the curve.
 
     References:
         Canonne, Kamath and Steinke (2020), Proposition 12; Mironov (2017), for Renyi DP.
 
-    >>> from dpjax.accounting import rdp_of_bounded_range
     >>> curve = lambda order: 10 * rdp_of_bounded_range(0.5, order=order)
     >>> round(float(epsilon_of_rdp(curve, delta=1e-6)), 3)
     3.632
     """
-    failure = checks.probability("delta", delta, checks.float_dtype(delta), below=1.0)
-    return jnp.maximum(
-        _at_best_order(formulas.epsilon_at_order, curve, shape, -jnp.log(failure)), 0.0
-    )
+    nats = -np.log(public(PROBABILITY, "delta", delta))[..., None]
+    least = _at_best_order(lambda order, above: _epsilon_at(curve(order), order, above, nats))
+    return np.where(least > 0, (least + 1e-15) * _ROUNDED_UP, 0.0)[()]
 
 
-def delta_of_rdp(curve: Curve, *, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> jax.Array:
+def delta_of_rdp(curve: Curve, *, epsilon: Any) -> Any:
     """Return the delta of a curve of Renyi divergences at an epsilon, by the best order.
 
     The inverse of :func:`epsilon_of_rdp`, with the same references.
 
     Args:
-        curve: as for :func:`epsilon_of_rdp`; ``batch`` is the broadcast shape of ``shape`` and
-            ``epsilon``.
+        curve: as for :func:`epsilon_of_rdp`.
         epsilon: at least 0, ``(...)``.
-        shape: the batch shape of the curve.
 
     Returns:
-        Float array of the broadcast shape, at most 1, and at least the smallest normal number of
-        its dtype, since a delta of 0 would state pure DP.
+        Float64 of the broadcast shape, at most 1, and at least the smallest normal number, since a
+        delta of 0 would state pure DP.
 
     >>> from dpjax.accounting import rdp_of_pure
     >>> float(delta_of_rdp(lambda order: 2 * rdp_of_pure(0.5, order=order), epsilon=0.9)) < 0.1
     True
     """
-    target = checks.nonnegative("epsilon", epsilon, checks.float_dtype(epsilon))
-    found = _at_best_order(formulas.log_delta_at_order, curve, shape, target)
-    return jnp.maximum(jnp.exp(jnp.minimum(found, 0.0)), jnp.finfo(target.dtype).tiny)
+    target = public(NONNEGATIVE, "epsilon", epsilon)[..., None] / _ROUNDED_UP
+
+    def log_delta(order: Array, log_above: Array) -> Array:  # the inverse of _epsilon_at
+        share = order * np.log1p(np.exp(-log_above))
+        return (order - 1) * (curve(order) * _ROUNDED_UP - target) - share - log_above
+
+    least = np.exp(np.minimum(_at_best_order(log_delta) + 1e-13, 0.0))
+    return np.maximum(least, np.finfo(np.float64).tiny)
 
 
 def zcdp_of(
-    epsilon: ArrayLike, *, delta: ArrayLike, conversion: Literal["tight", "classical"] = "tight"
-) -> jax.Array:
+    epsilon: Any, *, delta: Any, conversion: Literal["tight", "classical"] = "tight"
+) -> Any:
     """Return a rho such that rho-zCDP implies (epsilon, delta)-DP.
 
     Args:
@@ -254,58 +250,185 @@ def zcdp_of(
     0.3446
     """
     checks.one_of("conversion", conversion, ("tight", "classical"))
-    dtype = checks.float_dtype(epsilon, delta)
-    budget, failure = (
-        checks.positive("epsilon", epsilon, dtype),
-        checks.probability("delta", delta, dtype, below=1.0),
-    )
-    return _zcdp(budget, failure, conversion == "tight")
-
-
-@partial(jax.jit, static_argnames="tight")
-def _zcdp(epsilon: jax.Array, delta: jax.Array, tight: bool) -> jax.Array:
-    nats = -jnp.log(delta)
-    classical = jnp.square(epsilon / (jnp.sqrt(nats + epsilon) + jnp.sqrt(nats)))
-    if not tight:
+    budget = public(POSITIVE, "epsilon", epsilon)
+    nats = -np.log(public(PROBABILITY, "delta", delta))
+    classical = np.square(budget / (np.sqrt(nats + budget) + np.sqrt(nats)))
+    if conversion == "classical":
         return classical
-    return jnp.maximum(
-        classical, -_at_best_order(formulas.minus_rho_at_order, jnp.zeros_like, (), epsilon, nats)
-    )
+
+    def minus_rho(order: Array, log_above: Array) -> Array:
+        beyond = _epsilon_at(0.0, order, log_above, nats[..., None]) - budget[..., None]
+        return beyond / order
+
+    return np.maximum(classical, -_at_best_order(minus_rho))
 
 
-def _at_best_order(
-    formula: Callable[..., jax.Array], curve: Curve, shape: tuple[int, ...], *numbers: jax.Array
-) -> jax.Array:
-    """Return a formula of a curve at the order that minimizes it.
+def subsampled_epsilon(epsilon: Any, *, probability: Any) -> Any:
+    """Return the epsilon of an epsilon-DP mechanism on a Poisson subsample.
 
-    The order is held constant under differentiation, as the derivative is 0 at a minimum.
+    It is log(1 + p (e^epsilon - 1)).
+
+    Privacy:
+        Under add/remove neighbors only, as for :func:`poisson_subsample`.
+
+    References:
+        Steinke (2022), "Composition of Differential Privacy & Privacy Amplification by
+        Subsampling", Theorem 29.
+
+    >>> round(float(subsampled_epsilon(1.0, probability=0.1)), 6)
+    0.158565
     """
-
-    def objective(order: jax.Array, log_above: jax.Array) -> jax.Array:
-        return formula(
-            curve(order), order, log_above, *(number[..., None] for number in numbers), jnp
-        )
-
-    shape = jnp.broadcast_shapes(shape, *(number.shape for number in numbers))
-    order, log_above = jax.lax.stop_gradient(
-        formulas.best_order(objective, shape, numbers[0].dtype, jnp)
-    )
-    return objective(order[..., None], log_above[..., None])[..., 0]
+    whole, share = public(POSITIVE, "epsilon", epsilon), _share(probability)
+    near = np.log1p(share * np.expm1(np.minimum(whole, _LARGEST_EXPONENT)))
+    return np.where(whole < _LARGEST_EXPONENT, near, np.logaddexp(np.log(share) + whole, 0.0))[()]
 
 
-def _at_orders(
-    formula: Callable[..., jax.Array], epsilon: ArrayLike, order: ArrayLike
-) -> jax.Array:
-    dtype = checks.float_dtype(epsilon, order)
-    return _compiled(
-        formula, checks.positive("epsilon", epsilon, dtype), checks.above_one("order", order, dtype)
-    )
+def epsilon_before_sampling(epsilon: Any, *, probability: Any) -> Any:
+    """Return the largest epsilon of a mechanism that is epsilon-DP on a Poisson subsample.
+
+    It is log(1 + (e^epsilon - 1)/p), the inverse of :func:`subsampled_epsilon`, under the same
+    relation.
+
+    References:
+        Steinke, "Limits of Privacy Amplification by Subsampling" (2025), Equation 3.
+
+    >>> round(float(epsilon_before_sampling(1.0, probability=0.1)), 6)
+    2.900477
+    """
+    budget, share = public(POSITIVE, "epsilon", epsilon), _share(probability)
+    return budget + np.log1p(-np.expm1(-budget) * ((1 - share) / share))
 
 
-@partial(jax.jit, static_argnums=0)
-def _compiled(formula: Callable[..., jax.Array], epsilon: jax.Array, order: jax.Array) -> jax.Array:
-    return formula(*jnp.broadcast_arrays(epsilon, order), jnp)
+def sampling_efficiency(epsilon: Any, *, probability: Any) -> Any:
+    """Return p epsilon_p / epsilon, where epsilon_p is :func:`epsilon_before_sampling`.
+
+    This is the noise of a mean without subsampling relative to that with subsampling at the same
+    epsilon. At its largest value, 1, subsampling costs no accuracy but the sampling error. It is at
+    least p/(p + epsilon), and well below 1 unless epsilon is much smaller than p: there subsampling
+    multiplies the noise.
+
+    References:
+        Steinke, "Limits of Privacy Amplification by Subsampling" (2025), Equations 6 and 7.
+
+    >>> round(float(sampling_efficiency(1.0, probability=0.01)), 4)
+    0.0515
+    """
+    before = epsilon_before_sampling(epsilon, probability=probability)
+    return _share(probability) * before / public(POSITIVE, "epsilon", epsilon)
 
 
-def _positive(name: str, value: ArrayLike) -> jax.Array:
-    return checks.positive(name, value, checks.float_dtype(value))
+@np.errstate(over="ignore", invalid="ignore")
+def pure_divergence(epsilon: Any, order: Any) -> Any:
+    """Return the Renyi divergence of randomized response, for any epsilon of at least 0."""
+    half = epsilon / 2
+    excess = 2 * np.sinh(order * half) * np.sinh((order - 1) * half) / np.cosh(half)
+    below = np.log1p(np.exp(-epsilon)) - np.log1p(np.exp(-(2 * order - 1) * epsilon))
+    near = order * epsilon < 30
+    return np.where(near, np.log1p(excess) / (order - 1), epsilon - below / (order - 1))[()]
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def range_divergence(epsilon: Any, order: Any) -> Any:
+    """Return the largest Renyi divergence of a pair with losses t and t - eps, for any eps >= 0.
+
+    The worst t solves e^t = ((a-1)/a) (1 - e^(-a eps)) / (e^(-eps) - e^(-a eps)); with it, all
+    exponentials combine to hyperbolic sines.
+    """
+    # Close to order 1 and at large orders differences cancel or overflow. The divergence increases
+    # with the order, and is at most eps, so that the order is raised, or eps returned.
+    far = (order > 0.1 / _TINY**0.5) | (epsilon > _ROOT_OF_LARGEST / order)
+    a = np.maximum(order, 1 + _TINY ** (1 / 3))
+    top, below, one = (_log_sinhc(y * epsilon / 2) for y in (a, a - 1, 1.0))
+    # Rounded up by the error of the difference
+    found = (a * top - (a - 1) * below - one + 4 * _TINY * a * top) / (a - 1)
+    most = np.minimum(epsilon, order * epsilon * epsilon / 8)
+    return np.minimum(np.where(far, epsilon, found), most)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def laplace_divergence(epsilon: Any, order: Any) -> Any:
+    """Return the Renyi divergence of Laplace noise.
+
+    It is log(a/(2a-1) e^((a-1) eps) + (a-1)/(2a-1) e^(-a eps)) / (a-1).
+    """
+    above, twice = order - 1, 2 * order - 1
+    # The terms of first order in eps cancel, and are left out of both exponentials.
+    excess = order * second_order(above * epsilon) + above * second_order(-order * epsilon)
+    beyond = np.log1p(above / order * np.exp(-twice * epsilon)) - np.log1p(above / order)
+    near = order * epsilon < 1
+    return np.where(near, np.log1p(excess / twice) / above, epsilon + beyond / above)[()]
+
+
+def second_order(x: Any) -> Any:
+    """Return e^x - 1 - x; at -eps it is the zCDP of Laplace noise.
+
+    References:
+        Harrison and Manurangsi (2025).
+    """
+    small = np.clip(x, -0.5, 0.5)
+    series = 1.0
+    for k in range(16, 2, -1):
+        series = 1 + small / k * series
+    return np.where(np.abs(x) < 0.5, small * small / 2 * series, np.expm1(x) - x)[()]
+
+
+def _log_sinhc(x: Any) -> Any:
+    """Return log(sinh(x) / x) for x >= 0, to a few ulps, also near 0, where it is about x^2/6."""
+    large, square = np.maximum(x, 1.0), np.minimum(x, 1.0) ** 2
+    series = 1.0
+    for k in range(8, 1, -1):
+        series = 1 + square / (2 * k * (2 * k + 1)) * series
+    far = large - np.log(2 * large) + np.log1p(-np.exp(-2 * large))
+    return np.where(x < 1, np.log1p(square / 6 * series), far)
+
+
+def _epsilon_at(rdp: Any, order: Array, log_above: Array, nats: Any) -> Array:
+    """Return the epsilon that (order, rdp)-RDP implies at delta = e^-nats.
+
+    Canonne, Kamath and Steinke (2020), Proposition 12; ``log_above`` is log(order - 1).
+    """
+    share = np.log1p(np.exp(-log_above))  # log(a / (a - 1))
+    return rdp * _ROUNDED_UP + (nats - log_above - share) / (order - 1) - share
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _at_best_order(objective: Callable[[Array, Array], Array]) -> Any:
+    """Return about the least value of a function of orders a and log(a - 1).
+
+    By seven grids, each narrower around the best point of the previous one. Every order gives a
+    valid bound, so a local minimum costs tightness but not privacy. Infinite where the function is
+    NaN at all orders.
+    """
+    center, reach = np.full(1, (_LOWEST + _HIGHEST) / 2), (_HIGHEST - _LOWEST) / 2
+    for _ in range(_ROUNDS):
+        log_above = center + reach * _FRACTIONS
+        value = objective(1 + np.exp(log_above), log_above)
+        value = np.where(np.isnan(value), np.inf, value)
+        best = np.argmin(value, axis=-1, keepdims=True)
+        center = np.take_along_axis(np.broadcast_to(log_above, value.shape), best, axis=-1)
+        reach *= 4 / _FRACTIONS.size
+    return np.min(value, axis=-1)
+
+
+def _line(zcdp: Any) -> Curve:
+    rho = public(POSITIVE, "zcdp", zcdp)[..., None]
+    return lambda order: rho * order
+
+
+def _at_orders(epsilon: Any, order: Any) -> tuple[Any, Any]:
+    return public(POSITIVE, "epsilon", epsilon), public(ABOVE_ONE, "order", order)
+
+
+def _share(probability: Any) -> Any:
+    return public(PROPORTION, "probability", probability)
+
+
+def public(interval: Interval, name: str, value: Any) -> Any:
+    """Return public numbers in float64; raise ``ValueError`` unless all are in the interval."""
+    if checks.is_traced(value):
+        raise TypeError(f"{name} must be concrete numbers, not a traced value.")
+    numbers = checks.host_floats(name, None if isinstance(value, bool) else value)
+    numbers = numbers.astype(np.float64)
+    if not np.all(interval.holds(numbers)):
+        raise ValueError(f"{name} must be {interval.must}, got {value}.")
+    return numbers[()]

@@ -91,9 +91,9 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
         Steinke (2025), Equation 2, corrected.
 
     >>> print(absorb_failure(Guarantee(1.0, 1.0, "swap"), 1e-6, test="public"))
-    (1, 1e-06)-DP under swap neighbors
+    1-DP except with probability 1e-06 under swap neighbors
     >>> print(absorb_failure(Guarantee(1.0, 1.0, "swap"), 1e-6))
-    (1, 3.71829e-06)-DP under swap neighbors
+    1-DP except with probability 3.8e-06 under swap neighbors
     """
     beta = _checked(guarantee, failure)
     checks.one_of("test", test, ("private", "public"))
@@ -139,7 +139,7 @@ def condition_on_success(
 
     >>> one = Guarantee(0.5, float("inf"), "swap", delta=1e-6)
     >>> print(condition_on_success(one, 0.5, bound="published"))
-    (1.00001, 2e-06)-DP under swap neighbors
+    1.00001-DP except with probability 2e-06 under swap neighbors
     >>> round(condition_on_success(Guarantee(1.0, 2.0, "swap"), 0.1).epsilon, 3)
     1.068
     """
@@ -201,7 +201,7 @@ def retry_until_success(
         fixed number of attempts.
 
     >>> print(retry_until_success(Guarantee(1.0, 1.0, "swap"), 0.1, attempts=9, fallback="public"))
-    (1, 1e-09)-DP under swap neighbors
+    1-DP except with probability 1e-09 under swap neighbors
     """
     beta, count = _checked(guarantee, failure), number_of_attempts(attempts)
     checks.one_of("fallback", fallback, ("public", "private"))

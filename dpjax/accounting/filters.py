@@ -45,17 +45,18 @@ from fractions import Fraction
 from math import inf, log, pi, sqrt
 from typing import Any, Literal, Self
 
-import numpy as np
-
 from dpjax import checks
-from dpjax.accounting import formulas
 from dpjax.accounting.composition import Composition
+from dpjax.accounting.conversions import zcdp_of
 from dpjax.accounting.groups import check_membership
-from dpjax.accounting.guarantee import Guarantee, exact_total, one_unit
+from dpjax.accounting.guarantee import Guarantee, exact_total, one_of_all
 
 Costs = tuple[Fraction | float, ...]  # epsilon, rho and delta
 Described = Mapping[str, Any] | None
 _NOTHING: Costs = (Fraction(0),) * 3
+# Held while a cost is compared with a budget and added. Interrupts cannot leave it held, since
+# ``with`` acquires and releases it in one instruction each.
+_LOCK = threading.Lock()
 _TOTALS = ("epsilon", "delta", "neighbors", "mechanism_delta")
 
 
@@ -79,19 +80,9 @@ class People:
     Attributes:
         unit: their common unit, such as ``"person"``; ``""`` if none states one.
         column: the column that identifies the persons, as JSON; ``""`` if none is stated.
-        lock: held while a cost is compared with the budget and added. Interrupts cannot leave it
-            held, since ``with`` acquires and releases it in one instruction each.
     """
 
-    def __init__(self) -> None:
-        self.unit = self.column = ""
-        self.lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, str]:
-        return {"unit": self.unit, "column": self.column}
-
-    def __setstate__(self, state: dict[str, str]) -> None:
-        vars(self).update(state, lock=threading.Lock())
+    unit = column = ""
 
     def joined(self, unit: str, column: str) -> tuple[str, str]:
         """Return the unit and the column after a guarantee; raise ``ValueError`` if one differs."""
@@ -102,7 +93,7 @@ class People:
                 "persons of one column may belong to one of the other. Use a budget or a ledger of "
                 "its own for each kind of person; if the persons are the same, rename the column."
             )
-        return one_unit((self.unit, unit)), column or self.column
+        return one_of_all("unit", (self.unit, unit)), column or self.column
 
 
 class Spent:
@@ -174,12 +165,10 @@ class Totals:
                 f"this budget is under {self.neighbors} neighbors, the guarantee under "
                 f"{spent.neighbors}."
             )
-        parts = (1 * spent).parts
-        epsilon = exact_total(
-            (min(part.epsilon, part.bounded_range), count) for part, count in parts
+        epsilon, rho, delta = (
+            exact_total((getattr(part, name), count) for part, count in (1 * spent).parts)
+            for name in ("epsilon", "zcdp", "delta")
         )
-        rho = exact_total((part.rho, count) for part, count in parts)
-        delta = exact_total((part.delta, count) for part, count in parts)
         if delta and not self.mechanism_delta:
             raise ValueError(
                 "this budget reserves no delta for the mechanisms' own deltas, but the guarantee "
@@ -201,7 +190,10 @@ class Budget(Totals, ABC):
     ) -> None:
         self.epsilon = checks.concrete_epsilon(epsilon)
         super().__init__(delta, neighbors, mechanism_delta)
-        rho = _zcdp_budget(self.epsilon, self._share) if self._share else 0.0
+        rho = 0.0
+        if self._share:
+            # Its epsilon is a difference of numbers that may be much larger
+            rho = float(zcdp_of(self.epsilon, delta=self._share)) * (1 - 2.0**-40)
         self._limits = {"epsilon": self.epsilon, "rho": rho, "delta": self.mechanism_delta}
         self._kind, self._part = "rho" if rho else "epsilon", ""
 
@@ -418,7 +410,7 @@ class PrivacyFilter(Budget):
             ValueError: the relation or unit differs, the persons are those of another column, or
                 the guarantee lacks a promise of the kind that is charged.
         """
-        with self._spent.people.lock:
+        with _LOCK:
             self._admit(self._spent, guarantee, what)
 
     def session(
@@ -503,7 +495,7 @@ class PrivacyOdometer(Totals):
             ValueError: the relation or unit differs, or the guarantee lacks a promise of the kind
                 charged.
         """
-        with self._spent.people.lock:
+        with _LOCK:
             self._spent.add("", self._costs(guarantee), guarantee.unit, "")
 
     @property
@@ -556,12 +548,3 @@ def column_of(guarantee: Guarantee | Composition, what: Described) -> str:
 def _total(*costs: Costs) -> Costs:
     """Return exact sums, infinite where a cost is."""
     return tuple(inf if inf in numbers else sum(numbers) for numbers in zip(*costs, strict=True))
-
-
-def _zcdp_budget(epsilon: float, delta: float) -> float:
-    """Return the rho of zCDP that implies (epsilon, delta)-DP, at the best order, rounded down."""
-    found = -formulas.smallest_on_host(
-        formulas.minus_rho_at_order, np.zeros_like, epsilon, -log(delta)
-    )
-    # Its epsilon is a difference of numbers that may be much larger
-    return found * (1 - 2.0**-40)

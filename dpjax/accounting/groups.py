@@ -12,7 +12,7 @@ from dpjax import checks
 from dpjax.accounting.guarantee import (
     Guarantee,
     exact_total,
-    one_unit,
+    one_of_all,
     orders_of,
     points_of,
     promising,
@@ -43,7 +43,7 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
         Dwork and Roth (2014), Theorem 2.2; Bun and Steinke (2016), Proposition 1.9.
 
     >>> print(for_groups(Guarantee(0.5, 0.5, "swap"), size=3))
-    1.5-DP and 1.5-bounded-range under swap neighbors
+    1.5-DP under swap neighbors
     """
     checks.instance("for_groups", guarantee, Guarantee, "what one individual is promised")
     size = checks.static_integer("size", size, 1, 2**53)
@@ -53,24 +53,27 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     def times(number: float, factor: int) -> float:
         return rounded_up(exact_total([(number, factor)]))
 
-    epsilon, delta = times(guarantee.epsilon, size), guarantee.delta
-    if delta and guarantee.epsilon:  # the sum of the powers of e^epsilon, rounded up
-        delta *= expm1(epsilon) / expm1(guarantee.epsilon) * (1 + 1e-12) if epsilon < 700 else inf
-    elif delta:
-        delta = times(delta, size)
-    if not (delta < 1 and epsilon < inf):  # then (epsilon, delta)-DP promises nothing
-        epsilon, delta = inf, 0.0
-    # A delta refers to events that differ between the consecutive pairs of a group: only (epsilon,
-    # delta)-DP carries over.
-    kept = (
-        times(guarantee.bounded_range, size),
-        times(guarantee.zcdp, size**2),
-        times(guarantee.gdp, size),
-    )
-    bounded_range, zcdp, gdp = (inf, inf, inf) if guarantee.delta else kept
+    epsilon = times(guarantee.epsilon, size)
+    if guarantee.delta:
+        # It refers to events that differ between the consecutive pairs of a group: only (epsilon,
+        # delta)-DP carries over. The sum of the powers of e^epsilon, rounded up:
+        growth: float = size
+        if guarantee.epsilon:
+            growth = expm1(epsilon) / expm1(guarantee.epsilon) if epsilon < 700 else inf
+        delta = guarantee.delta * growth * (1 + 1e-12)
+        if not (delta < 1 and epsilon < inf):
+            return promising(Guarantee(neighbors=guarantee.neighbors))
+        return Guarantee(epsilon, neighbors=guarantee.neighbors, delta=delta, unit=guarantee.unit)
     return promising(
-        Guarantee(
-            epsilon, bounded_range, guarantee.neighbors, delta, zcdp, gdp=gdp, unit=guarantee.unit
+        replace(
+            guarantee,
+            epsilon=epsilon,
+            bounded_range=times(guarantee.bounded_range, size),
+            zcdp=times(guarantee.zcdp, size**2),
+            gdp=times(guarantee.gdp, size),
+            renyi=(),
+            laplace=inf,
+            sampled=None,
         )
     )
 
@@ -107,35 +110,34 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
 
     >>> parts = Guarantee(0.5, 0.5, "add_remove"), Guarantee(0.2, 0.4, "add_remove")
     >>> print(parallel(*parts, membership="by_value"))
-    0.5-DP and 0.5-bounded-range under add_remove neighbors
+    0.5-DP under add_remove neighbors
     """
     for part in guarantees:
         checks.instance(
             "parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()"
         )
-    relations = sorted({part.neighbors for part in guarantees})
-    if len(relations) != 1:
-        raise ValueError(f"guarantees must be under one neighbor relation, got {relations}.")
-    check_membership(membership, relations[0])
-    unit = one_unit(part.unit for part in guarantees)
+    if not guarantees:
+        raise ValueError("parallel needs the guarantee of at least one part.")
+    neighbors = one_of_all("neighbors", (part.neighbors for part in guarantees))
+    unit = one_of_all("unit", (part.unit for part in guarantees))
+    check_membership(membership, neighbors)
     delta = max(part.delta for part in guarantees)
-    epsilon = max(
-        part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon
-        for part in guarantees
-    )
-    bounded_range, gdp = (
-        max(part.bounded_range for part in guarantees),
-        max(part.gdp for part in guarantees),
-    )
-    kept = Guarantee(epsilon, bounded_range, relations[0], delta, gdp=gdp, unit=unit)
-    rho = max(part.rho for part in guarantees)
-    if rho < kept.rho:
-        kept = replace(kept, zcdp=rho)
     orders = orders_of(guarantees)
-    divergences = np.max([part.rdp(orders) for part in guarantees], axis=0)
-    if not np.any(divergences < kept.rdp(orders)):
-        return promising(kept)
-    return replace(kept, renyi=points_of(orders, divergences))
+    return promising(
+        Guarantee(
+            max(
+                part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon
+                for part in guarantees
+            ),
+            max(part.bounded_range for part in guarantees),
+            neighbors,
+            delta,
+            max(part.rho for part in guarantees),
+            points_of(orders, np.max([part.rdp(orders) for part in guarantees], axis=0)),
+            max(part.gdp for part in guarantees),
+            unit=unit,
+        )
+    )
 
 
 def check_membership(membership: str, neighbors: str) -> None:

@@ -27,11 +27,13 @@ which 2^-52 (count + 500) is subtracted from delta.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import ceil, expm1, inf, sqrt
 from typing import Any
 
 import numpy as np
 
+from dpjax.accounting import gaussian_dp
 from dpjax.accounting.groups import for_groups
 from dpjax.accounting.guarantee import Guarantee
 
@@ -55,7 +57,7 @@ def installed() -> bool:
 
 def known(part: Guarantee) -> bool:
     """Return whether a pair is known that dominates a mechanism with this guarantee."""
-    pure = min(part.laplace, part.epsilon, part.bounded_range)
+    pure = min(part.laplace, part.epsilon)
     return bool(part.sampled) or part.gdp < _NOISY or pure < _PURE
 
 
@@ -89,12 +91,11 @@ def curve_of(part: Guarantee, step: float) -> Curve:
         draws, chance = (1, share) if kind == "without" else (int(taken), 1 / records)
         return _fixed_size(parts, draws, chance, step)
     if part.gdp < _NOISY:
-        curve = _gaussian(max(part.gdp, 1e-12))
+        curve = _symmetric(partial(gaussian_dp.curve, max(part.gdp, 1e-12)))
     elif part.laplace < _PURE:
         curve = _laplace(part.laplace)
     else:
-        epsilon = min(part.epsilon, part.bounded_range)
-        curve = _bounded(epsilon, min(part.bounded_range, 2 * epsilon))
+        curve = _bounded(part.epsilon, min(part.bounded_range, 2 * part.epsilon))
     if not part.delta:
         return curve
     return lambda epsilon, back: part.delta + (1 - part.delta) * curve(epsilon, back)
@@ -108,22 +109,6 @@ def _symmetric(above: Callable[[Array], Array]) -> Curve:
         return np.where(epsilon < 0, -np.expm1(below) + np.exp(below) * found, found)
 
     return curve
-
-
-def _gaussian(mu: float) -> Curve:
-    from scipy.special import erfcx, ndtr
-
-    def above(epsilon: Array) -> Array:
-        a = epsilon / mu - mu / 2
-        near, beyond = np.maximum(a, 0.0) / sqrt(2), (a + mu) / sqrt(2)
-        density = np.exp(-a * a / 2) / 2
-        return np.where(
-            a < 0,
-            ndtr(-np.minimum(a, 0.0)) - density * erfcx(beyond),
-            density * (erfcx(near) - erfcx(beyond)),
-        )
-
-    return _symmetric(above)
 
 
 def _laplace(size: float) -> Curve:

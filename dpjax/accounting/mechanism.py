@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
 _Outcome = TypeVar("_Outcome", covariant=True)
 _Public = ParamSpec("_Public")
 _Promise = TypeVar("_Promise", covariant=True)
-_Typed = TypeVar("_Typed")
 
 
 class Mechanism(Protocol[_Arguments, _Outcome, _Public, _Promise]):
@@ -25,23 +24,9 @@ class Mechanism(Protocol[_Arguments, _Outcome, _Public, _Promise]):
         """Return the output distribution."""
 
 
-@overload
 def with_guarantee(
     guarantee: Callable[_Public, _Promise],
-) -> Callable[
-    [Callable[_Arguments, _Outcome]], Mechanism[_Arguments, _Outcome, _Public, _Promise]
-]: ...
-
-
-@overload
-def with_guarantee(
-    guarantee: Callable[..., Any], *, signatures: Callable[..., _Typed]
-) -> Callable[[Callable[..., Any]], _Typed]: ...
-
-
-def with_guarantee(
-    guarantee: Callable[..., Any], *, signatures: Any = None
-) -> Callable[[Any], Any]:
+) -> Callable[[Callable[_Arguments, _Outcome]], Mechanism[_Arguments, _Outcome, _Public, _Promise]]:
     """Return a decorator that adds ``guarantee`` as an attribute to a mechanism.
 
     Mechanisms have different public arguments, so a TypeError of a wrong call shows them.
@@ -49,7 +34,6 @@ def with_guarantee(
     Args:
         guarantee: a function that returns the cost of one draw. Its qualified name is set to that
             of the attribute, so that it can be pickled.
-        signatures: used by type checkers only: a protocol with the overloads of the mechanism.
 
     Returns:
         A decorator that returns the function it is applied to.
@@ -66,7 +50,6 @@ def with_guarantee(
         ...
     TypeError: missing a required argument: 'epsilon': call coin.guarantee(epsilon)
     """
-    del signatures
     signature = inspect.signature(guarantee)
 
     @functools.wraps(guarantee)

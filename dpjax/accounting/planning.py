@@ -1,4 +1,4 @@
-"""Planning for a budget: how many steps fit, and the least noise for a number of steps.
+"""Planning for a budget: how many steps fit, how much noise, and the epsilon of each query.
 
 On Poisson subsamples with probability p, k steps are k p epochs: each record is taken k p times on
 average.
@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from math import exp, inf, log, nextafter
+from math import inf, log, nextafter
+from sys import float_info
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpjax import checks
 from dpjax.accounting.composition import Composition
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Guarantee, exact_total
+from dpjax.accounting.ranges import Queries, bounded_range_delta
 from dpjax.numerics.solve import root
+
+if TYPE_CHECKING:
+    import jax
+    from jax.typing import ArrayLike
 
 Spent = Guarantee | Composition
 
@@ -50,17 +57,11 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     excess = cache(lambda steps: within(steps * each))
     if excess(1) > 0:
         return 0
-    low, high, at_high = 1, 2, excess(2)
-    while at_high <= 0:
+    low, high = 1, 2
+    while excess(high) <= 0:
         if high > 2**50:
             raise ValueError(f"each must have a cost, but more than 2^50 steps fit: {each}.")
-        # If epsilon grows at least as fast as the root of the number of steps, the next number just
-        # exceeds the budget.
-        low, high = (
-            high,
-            min(high * max(2, int(1.1 * min(2 ** (-2 * at_high / log(2)), 2.0**20))), 2**51),
-        )
-        at_high = excess(high)
+        low, high = high, 4 * high
     steps = round(root(lambda steps: excess(round(steps)), low, high, 0.25 / high))
     while excess(steps) > 0:
         steps -= 1
@@ -93,25 +94,130 @@ def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float
     """
     within = _excess(epsilon, delta)
     excess = cache(lambda noise: within(spent(noise)))
-    # The slope of -log(epsilon) in log(noise): 1, until two points are known
-    noise, slope = 1.0, 1.0
-    at = excess(noise)
-    while True:
-        step = min(max(1.1 * abs(at) / slope, 0.05), 3.0)
-        other = noise * exp(step if at > 0 else -step)
-        if not 2**-50 <= other <= 2**50:
-            raise ValueError(
-                f"{'no' if at > 0 else 'any'} noise from 2^-50 to 2^50 meets epsilon={epsilon} at "
-                f"delta={delta}."
-            )
-        at_other = excess(other)
-        if (at_other > 0) != (at > 0):
-            break
-        if abs(at) < inf and abs(at_other) < inf:
-            slope = max(abs(at - at_other) / step, 0.1)
-        noise, at = other, at_other
+    low = high = 1.0
+    while excess(high) > 0 and high <= 2**50:
+        low, high = high, 4 * high
+    while excess(low) <= 0 and low >= 2**-50:
+        low, high = low / 4, low
+    if not 2**-50 <= low < high <= 2**50:
+        raise ValueError(
+            f"{'no' if high > 1 else 'any'} noise from 2^-50 to 2^50 meets epsilon={epsilon} at "
+            f"delta={delta}."
+        )
     # Numerical accounting is smooth to about 1e-5 of epsilon.
-    return root(excess, min(noise, other), max(noise, other), 5e-7)
+    return root(excess, low, high, 5e-7)
+
+
+def epsilon_per_query(
+    *,
+    count: int,
+    epsilon: float,
+    delta: float,
+    promise: Literal["pure", "bounded_range"] = "bounded_range",
+    queries: Queries = "adaptive",
+) -> float:
+    """Return the largest epsilon of each of ``count`` queries, together (epsilon, delta)-DP.
+
+    The inverse of the tightest rule of :class:`Composition`, and for fixed queries of bounded range
+    of :func:`bounded_range_delta`, rounded down, to a relative error of 1e-6. The rule ``"losses"``
+    is not used, since the noise of a mechanism must not depend on which packages are installed.
+
+    Args:
+        count: the number of queries, at least 1.
+        epsilon: the epsilon of all queries together, positive.
+        delta: the delta of all queries together, in [0, 1); at 0 epsilon is divided evenly.
+        promise: the guarantee of each query: ``"bounded_range"`` epsilon (all exponential
+            mechanisms of this library, among them piecewise Laplace), or ``"pure"`` epsilon-DP only
+            (Laplace noise).
+        queries: ``"fixed"`` or ``"adaptive"``, as for :func:`bounded_range_delta`.
+
+    >>> each = epsilon_per_query(count=4, epsilon=1.0, delta=1e-6)
+    >>> round(each, 3), round((4 * Guarantee(each, each, "swap")).epsilon_at(1e-6), 4)
+    (0.276, 1.0)
+    """
+    checks.one_of("promise", promise, ("pure", "bounded_range"))
+    checks.one_of("queries", queries, ("fixed", "adaptive"))
+    count = checks.static_integer("count", count, 1)
+    epsilon, delta = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
+
+    def excess(each: float) -> float:
+        if queries == "fixed" and promise == "bounded_range":
+            spent_delta = bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
+            return log(max(spent_delta, float_info.min)) - log(delta)
+        spent = Composition(
+            ((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),)
+        )
+        return min(spent.rules_at(delta, numerical=False).values()) - epsilon
+
+    low = epsilon / count
+    if delta == 0:
+        while exact_total([(low, count)]) > epsilon:
+            low = nextafter(low, 0.0)
+        return low
+    high = 2 * low
+    while excess(high) <= 0:
+        high *= 2
+    while excess(low) > 0:
+        low *= 1 - 5e-7
+    return root(excess, low, high, 5e-7)
+
+
+def epsilon_for_error(
+    profile: Any,
+    mechanism: Callable[[Any, jax.Array], Any],
+    target: ArrayLike,
+    *,
+    lower: float = 1e-4,
+    upper: float = 1e4,
+) -> jax.Array:
+    """Return the epsilon at which the exact mean absolute error meets a target, per row.
+
+    By bisection on log(epsilon): the error at the result is at most ``target``, and just below the
+    result it is above it. (If the error is not monotone in epsilon, the result is one of the points
+    where it falls below the target.)
+
+    Args:
+        profile: a profile with a ``value`` ``(...)``.
+        mechanism: a function of the profile and epsilon that returns a distribution with
+            ``mean_abs_error``, such as ``dpjax.piecewise_laplace``.
+        target: the mean absolute error, positive; broadcasts against the batch.
+        lower: the smallest epsilon to try, and the result where it already meets the target.
+        upper: the largest epsilon to try.
+
+    Returns:
+        Float array of the broadcast shape; NaN where ``upper`` does not meet the target.
+
+    Raises:
+        ValueError: ``target`` is not positive, or not 0 < lower < upper.
+
+    Privacy:
+        Not private: the result depends on the data. Use it for simulation and public data only.
+
+    >>> import dpjax
+    >>> import jax.numpy as jnp
+    >>> profile = dpjax.median(jnp.arange(101.0), lower=0, upper=100, neighbors="swap")
+    >>> epsilon = epsilon_for_error(profile, dpjax.piecewise_laplace, 1.0)
+    >>> round(float(dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value)), 4)
+    1.0
+    """
+    # Imported here, as this package does not import JAX
+    import jax.numpy as jnp
+
+    from dpjax.numerics.search import bisect
+
+    value = profile.value
+    aim = checks.positive("target", target, value.dtype)
+    batch = jnp.broadcast_shapes(value.shape, aim.shape)
+    checks.positive("lower", lower, value.dtype)
+    low, high = (
+        jnp.broadcast_to(jnp.log(end), batch) for end in checks.bounds(lower, upper, value.dtype)
+    )
+
+    def too_large(log_epsilon: jax.Array) -> jax.Array:
+        return ~(mechanism(profile, jnp.exp(log_epsilon)).mean_abs_error(value) <= aim)
+
+    found = jnp.where(too_large(low), bisect(too_large, low, high)[1], low)
+    return jnp.where(jnp.isnan(aim) | too_large(high), jnp.nan, jnp.exp(found))
 
 
 def _excess(epsilon: float, delta: float) -> Callable[[Spent], float]:

@@ -1,13 +1,15 @@
 """Privacy amplification by samples: Poisson samples under add/remove, fixed sizes under swap.
 
 Nothing else may depend on who was taken. The privacy losses on samples are in ``losses``. Here are
-the closed forms: epsilon and delta, and a Renyi curve at integer orders a >= 2,
-
-    D'(a) <= log(1 + sum over k = 2..a of C(a, k) p^k l^(a-k) e^(t(k))) / (a - 1).
+the closed forms: epsilon and delta, and for Poisson samples a Renyi curve.
 
 **Poisson samples.** Each individual is taken with probability p, independently of all others. If
-D(k) bounds the Renyi divergence of order k on the sample in both directions, l = 1 - p and e^(t(k))
-= e^((k-1) D(k)) - 1. Proof. The outputs are mixtures, over who else is taken, of (1-p) Q + p P and
+D(k) bounds the Renyi divergence of order k on the sample in both directions, that of an integer
+order a >= 2 is at most
+
+    log(1 + sum over k = 2..a of C(a, k) p^k (1-p)^(a-k) (e^((k-1) D(k)) - 1)) / (a - 1).
+
+Proof. The outputs are mixtures, over who else is taken, of (1-p) Q + p P and
 of Q, and the exponential of (a-1) times a Renyi divergence is jointly convex; so it suffices to
 consider two outputs P and Q, with and without the individual. (1) From the dataset with the
 individual to that without it, E_Q (1-p+p P/Q)^a is a binomial sum of E_Q (P/Q)^k <= e^((k-1) D(k)).
@@ -21,10 +23,8 @@ is not negative: the first two are at least their weighted geometric mean m^(w(a
 x^(-(1-w)(a+1)), and in its ratio to the third, where m >= x^p and v >= x^(1-p), w makes the powers
 of x cancel. As E_Q x = 1, E_Q m^(1-a) <= w E_Q m^a + (1-w) E_Q x (v/x)^a: the bound again.
 
-**Samples of a fixed size** m of n records, n public. Without replacement, p = m / n, l = 1 and
-e^(t(k)) = e^((k-1) D(k)) min(2, (e^epsilon - 1)^k), or 4 (e^(D(2)) - 1) for k = 2 (Wang, Balle and
-Kasiviswanathan 2019, Theorem 9). With replacement no useful Renyi curve is known, since a record
-that is taken k times counts as a group of k.
+**Samples of a fixed size** m of n records, n public, have no Renyi curve here: the composition of
+their privacy losses gives about half of its epsilon.
 
 On all samples but those with replacement, the output is a mixture of outputs of the mechanism on
 neighbors with the same weights, so that its zCDP, Gaussian DP and Renyi divergences still hold.
@@ -88,16 +88,12 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
     >>> round((200 * step).rules_at(1e-5)["rdp"], 3)
     5.371
     >>> print(poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-6), probability=0.1))
-    (0.158566, 1e-07)-DP under add_remove neighbors
+    0.158566-DP except with probability 1e-07 under add_remove neighbors
     """
     whole, given = _spent_on("Poisson subsamples", spent, "add_remove")
     p = checks.concrete_proportion("probability", probability)
     if p == 1:
         return given
-    k = np.arange(2, _ORDERS[-1] + 1)
-    with np.errstate(divide="ignore", over="ignore"):
-        nats = (k - 1) * whole.rdp(k)
-        excess = nats + np.log(-np.expm1(-nats))
     epsilon = _mixed(given.epsilon, p)
     # Near p = 1 the sum 1 - p (1 - e^-epsilon) would cancel
     least = -log1p(p * expm1(-given.epsilon)) if p < 0.5 else -log(1 - p + p * exp(-given.epsilon))
@@ -109,7 +105,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
         epsilon,
         spread if given.epsilon else 0.0,
         p * given.delta,
-        _binomial_curve(whole, excess, p, log1p(-p)),
+        () if whole.delta else _poisson_curve(whole, p),
     )
 
 
@@ -133,12 +129,11 @@ def fixed_size_subsample(
     Returns:
         A :class:`Guarantee`: without replacement (log(1 + m/n (e^epsilon - 1)), m/n delta)-DP, and
         with it (m log(1 + (e^epsilon - 1)/n), delta (e^epsilon' - 1) / (e^epsilon - 1))-DP; where
-        they are known, with the privacy losses on the sample, and without replacement with a Renyi
-        curve, and with the zCDP and Gaussian DP of the mechanism.
+        they are known, with the privacy losses on the sample, and without replacement with the zCDP
+        and Gaussian DP of the mechanism, which are not amplified.
 
     Raises:
-        ValueError: a parameter is out of range, or neither an epsilon nor privacy losses nor a
-            Renyi divergence is known.
+        ValueError: a parameter is out of range, or neither an epsilon nor privacy losses are known.
 
     Privacy:
         Under swap neighbors only: the number of records is public. The sample must stay secret. Add
@@ -147,16 +142,11 @@ def fixed_size_subsample(
 
     References:
         Balle, Barthe and Gaboardi (2018), "Privacy Amplification by Subsampling", Theorems 9 and
-        10; Wang, Balle and Kasiviswanathan (2019), "Subsampled Renyi Differential Privacy and
-        Analytical Moments Accountant", Theorem 9.
+        10.
 
     >>> spent = Guarantee(1.0, inf, "swap", delta=1e-6)
     >>> print(fixed_size_subsample(spent, taken=10, public_n=100, replacement="without"))
-    (0.158566, 1e-07)-DP under swap neighbors
-    >>> noise = Guarantee(neighbors="swap", gdp=0.5)
-    >>> step = fixed_size_subsample(noise, taken=100, public_n=10_000, replacement="without")
-    >>> round((1000 * step).rules_at(1e-5)["rdp"], 2)  # half of it by the rule "losses"
-    1.5
+    0.158566-DP except with probability 1e-07 under swap neighbors
     """
     whole, given = _spent_on("samples of a fixed size", spent, "swap")
     checks.one_of("replacement", replacement, ("with", "without"))
@@ -168,17 +158,8 @@ def fixed_size_subsample(
     growth = m / n
     if not without and given.epsilon:
         growth = expm1(epsilon) / expm1(given.epsilon) if epsilon < 700 else inf
-    curve: Points = ()
-    if without:
-        k = np.arange(2, _ORDERS[-1] + 1)
-        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            nats = (k - 1) * whole.rdp(k)
-            pure = log(max(expm1(min(given.epsilon, 700.0)), float_info.min))
-            excess = nats + np.minimum(log(2), k * pure)
-            excess[0] = min(excess[0], nats[0] + np.log(-np.expm1(-nats[0])) + log(4))
-        curve = _binomial_curve(whole, excess, m / n, 0.0)
     delta = given.delta and given.delta * growth
-    return _sampled(whole, given, (replacement, m, n), epsilon, 2 * epsilon, delta, curve)
+    return _sampled(whole, given, (replacement, m, n), epsilon, 2 * epsilon, delta)
 
 
 def _spent_on(
@@ -204,7 +185,7 @@ def _sampled(
     epsilon: float,
     spread: float,
     delta: float,
-    curve: Points,
+    curve: Points = (),
 ) -> Guarantee:
     """Return the guarantee on a sample, with what is known."""
     # An underflow must not state pure DP
@@ -222,12 +203,12 @@ def _sampled(
             )
         epsilon, spread, delta = inf, inf, 0.0
     return Guarantee(
-        epsilon,
+        float(epsilon),
         spread if exact else inf,
         given.neighbors,
         delta,
         given.rho if kept and given.epsilon else inf,
-        curve if kept else (),
+        curve if exact else (),
         given.gdp if kept else inf,
         sampled=sampled,
         unit=given.unit,
@@ -241,30 +222,23 @@ def _mixed(epsilon: float, share: float) -> float:
     return max(min(log1p(share * expm1(epsilon)) * _ROUNDED_UP, epsilon), float_info.min)
 
 
-def _binomial_curve(
-    whole: Composition, log_terms: np.ndarray, taken: float, log_left: float
-) -> Points:
-    """Return the Renyi curve of the module docstring, where it is finite; empty with a delta.
-
-    Args:
-        whole: the mechanisms, whose divergences are upper bounds.
-        log_terms: t(k) for k = 2, 3, ..., ``(n,)``.
-        taken: p, in (0, 1).
-        log_left: the logarithm of l.
-    """
-    if whole.slack:
-        return ()
+def _poisson_curve(whole: Composition, p: float) -> Points:
+    """Return the Renyi curve of the module docstring, where it is finite."""
     from scipy.special import gammaln, logsumexp
 
-    found, all_k = [], np.arange(2, log_terms.size + 2)
+    all_k = np.arange(2, _ORDERS[-1] + 1)
+    with np.errstate(divide="ignore", over="ignore"):
+        nats = (all_k - 1) * whole.rdp(all_k)
+        log_terms = nats + np.log(-np.expm1(-nats))
+    found = []
     for order in _ORDERS:
         k = all_k[: int(order) - 1]
         ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-        parts = ways, k * log(taken), (order - k) * log_left, log_terms[: k.size]
+        parts = ways, k * log(p), (order - k) * log1p(-p), log_terms[: k.size]
         with np.errstate(invalid="ignore"):
             # The addend is above the rounding error.
             logs = sum(parts) + 2.0**-50 * np.nan_to_num(sum(map(np.abs, parts)), posinf=0.0)
         # 1e-10 covers the error of gammaln
         found.append(np.logaddexp(0.0, logsumexp(logs) + 1e-10) / (order - 1))
-    least = float_info.min if whole.rho else 0.0  # a sum may underflow
+    least = float_info.min if whole.zcdp else 0.0  # a sum may underflow
     return points_of(_ORDERS, np.maximum(np.fmin(found, whole.rdp(_ORDERS)), least))

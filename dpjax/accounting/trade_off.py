@@ -10,17 +10,20 @@ tightness but not privacy.
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpjax.accounting.composition import Composition
+from dpjax.accounting.conversions import public
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.checks.numbers import Interval
 
+_UNIT = Interval("from 0 to 1", 0, 1, "[]")
 _EPSILONS, _LEAST_DELTA, _FURTHEST = 33, 1e-9, 30.0
 
 
-def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -> np.ndarray:
+def trade_off_bound(spent: Guarantee | Composition, false_positive: Any) -> Any:
     """Return a lower bound of the false negative rate of any test between neighbors.
 
     It is a function of the false positive rate. It is exact for pure DP, (epsilon, delta)-DP and
@@ -43,20 +46,16 @@ def trade_off_bound(spent: Guarantee | Composition, false_positive: ArrayLike) -
     >>> trade_off_bound(Guarantee(neighbors="swap", gdp=1.0), 0.05).round(4).tolist()
     0.7405
     """
-    a = np.asarray(false_positive, np.float64)
-    if not np.all((a >= 0) & (a <= 1)):
-        raise ValueError(f"false_positive must be in [0, 1], got {a}.")
-    epsilon, delta, gdp = spent.epsilon, spent.delta, spent.gdp
-    most = spent.epsilon_at(delta + (1 - delta) * _LEAST_DELTA) if delta < 1 else inf
-    furthest = min(most, 700.0) if most < inf else _FURTHEST
+    a = public(_UNIT, "false_positive", false_positive)
+    most = spent.epsilon_at(spent.delta + (1 - spent.delta) * _LEAST_DELTA)
+    furthest = min(most if most < inf else _FURTHEST, 700.0)
     found = np.zeros_like(a)
-    for at in [*np.linspace(0.0, furthest, _EPSILONS).tolist(), min(epsilon, 700.0)]:
+    for at in [*np.linspace(0.0, furthest, _EPSILONS).tolist(), min(spent.epsilon, 700.0)]:
         kept = 1 - spent.delta_at(at)
-        found = np.maximum(
-            found, np.maximum(kept - np.exp(at) * a, np.exp(-at) * (kept - a)) - 1e-15
-        )
-    if gdp < inf and not delta:
+        line = np.maximum(kept - np.exp(at) * a, np.exp(-at) * (kept - a))
+        found = np.maximum(found, line - 1e-15)
+    if spent.gdp < inf and not spent.delta:
         from scipy.special import ndtr, ndtri
 
-        found = np.maximum(found, ndtr(-ndtri(a) - gdp) * (1 - 1e-12) - 1e-15)
+        found = np.maximum(found, ndtr(-ndtri(a) - spent.gdp) * (1 - 1e-12) - 1e-15)
     return np.clip(found, 0.0, 1.0)

@@ -115,7 +115,7 @@ def release(
     >>> found.frame[["region", "released"]].shape
     (3, 2)
     >>> print(found.guarantee)
-    1-DP and 2-bounded-range under add_remove neighbors, for a row
+    1-DP under add_remove neighbors, for a row
     """
     options = Options(epsilon, neighbors, by, groups, unit, per_unit, max_groups, draws, mechanism)
     return _run(frame, columns, options, budget)

@@ -53,9 +53,9 @@ def _guarantee(
     >>> from dpjax import quantiles
     >>> asked = quantiles(jnp.arange(9.0), [0.25, 0.75], lower=0, upper=9, neighbors="add_remove")
     >>> print(joint_quantiles.guarantee(asked, 1.0, public_n=9))
-    1-DP and 1-bounded-range under add_remove neighbors
+    1-DP under add_remove neighbors
     >>> print(joint_quantiles.guarantee(asked, 1.0))
-    1-DP and 2-bounded-range and 0.1-zCDP under add_remove neighbors
+    1-DP under add_remove neighbors
     """
     checks.instance(
         "guarantee",

@@ -47,7 +47,6 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.amplified_epsilon import epsilon_before_sampling
 from dpjax.accounting.guarantee import Guarantee, rounded_up
 from dpjax.checks.numbers import PROPORTION
 from dpjax.distributions import (
@@ -91,7 +90,7 @@ def _guarantee_of_laplace(
 
     >>> noise = laplace.guarantee("swap", 1.0, continuous=True)
     >>> print(noise)
-    1-DP and 2-bounded-range under swap neighbors
+    1-DP under swap neighbors
     >>> round(noise.rho, 3), round(laplace.guarantee("swap", 1.0).rho, 3)
     (0.368, 0.462)
     """
@@ -308,7 +307,7 @@ def _guarantee_of_gaussian(relation: str, sigma: Amount, *, sensitivity: Amount)
 
     >>> once = gaussian.guarantee("add_remove", 1.0, sensitivity=1.0)
     >>> print(once)
-    0.5-zCDP and 1-GDP under add_remove neighbors
+    1-GDP under add_remove neighbors
     >>> round(once.epsilon_at(1e-6), 2), round((4 * once).epsilon_at(1e-6), 2)
     (4.89, 11.0)
     """
@@ -373,7 +372,7 @@ def _guarantee_of_counts(relation: str, epsilon: Amount) -> Guarantee:
     """Return the guarantee of one draw, amplified by subsampling under ``"add_remove"``.
 
     >>> print(subsampled_laplace.guarantee("add_remove", 1.0))
-    1-DP and 2-bounded-range under add_remove neighbors
+    1-DP under add_remove neighbors
     """
     return Guarantee(epsilon, 2 * epsilon, relation_of(relation, known=("add_remove",)))
 
@@ -409,6 +408,8 @@ def subsampled_laplace(
     (17.424, 13.906)
     """
     most = checks.static_integer("most", most, 1)
-    share = jnp.asarray(probability)
-    scale = 1 / (share * epsilon_before_sampling(epsilon, probability=share))
+    share, budget = jnp.asarray(probability), jnp.asarray(epsilon)
+    # As dpjax.accounting.epsilon_before_sampling, in JAX
+    before = budget + jnp.log1p(-jnp.expm1(-budget) * ((1 - share) / share))
+    scale = 1 / (share * before)
     return SubsampledLaplace(jnp.round(count).clip(0, most), scale, share, most)

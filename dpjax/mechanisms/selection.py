@@ -64,7 +64,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting import formulas
+from dpjax.accounting.conversions import range_divergence
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions._permute_and_flip import PermuteAndFlip, cost_of_winning
 from dpjax.distributions.finite import Finite
@@ -183,7 +183,7 @@ def _guarantee_of_parts(
     >>> options = {"sensitivity": 1.0, "neighbors": "swap"}
     >>> cost = decomposable_exponential.guarantee(votes, epsilon=10.0, **options)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
-    10-DP and 10-bounded-range and 0.125-zCDP and Renyi DP at orders 1.001 to 10001
+    10-DP
     under swap neighbors
     >>> round(cost.epsilon_at(1e-6), 2)
     2.4
@@ -197,7 +197,7 @@ def _guarantee_of_parts(
 
     def curve(order: np.ndarray) -> np.ndarray:
         each_range, orders = np.broadcast_arrays(ranges[..., None], order)
-        parts = formulas.rdp_of_bounded_range(each_range, orders, np)
+        parts = range_divergence(each_range, orders)
         return np.minimum(np.maximum.accumulate(parts.sum(axis=1).max(axis=0)), most)
 
     rho = float(np.max(rate * rate * square)) / 2

@@ -350,7 +350,7 @@ def optimal_beta(
     Args:
         epsilon: positive ``(...)``.
         noise: ``"cauchy"``, ``"laplace"`` or ``"laplace_log_normal"`` (with the tight conversion to
-            zCDP and :func:`optimal_sigma`).
+            zCDP, of concrete numbers, and :func:`optimal_sigma`).
         delta: in (0, 1); None for ``"cauchy"``.
         gamma: static, above 1; used for ``"cauchy"``.
 
@@ -382,7 +382,8 @@ def optimal_beta(
     if noise == "laplace":
         beta = _laplace(budget, PROBABILITY.array("delta", delta, dtype))
     else:
-        beta = _laplace_log_normal(jnp.sqrt(2 * zcdp_of(epsilon, delta=delta)))
+        rho = jnp.asarray(zcdp_of(epsilon, delta=delta), dtype)
+        beta = _laplace_log_normal(jnp.sqrt(2 * rho))
     return jnp.minimum(beta, log(2))
 
 

@@ -68,7 +68,7 @@ def _guarantee_of_tree(
 
     >>> import jax.numpy as jnp
     >>> print(noisy_tree.guarantee(jnp.zeros(16), epsilon=1.0, neighbors="swap"))
-    1-DP and 2-bounded-range and 0.125-zCDP under swap neighbors
+    1-DP under swap neighbors
     >>> print(noisy_tree.guarantee(jnp.zeros(16), zcdp=0.5, neighbors="swap"))
     0.5-zCDP under swap neighbors
     """
@@ -169,7 +169,7 @@ def _guarantee_of_search(
     >>> from dpjax.statistics.monotone import maximum
     >>> down = maximum(jnp.arange(9.0), lower=0, upper=99)
     >>> print(noisy_binary_search.guarantee(down, num_candidates=17, epsilon=1.0))
-    1-DP and 2-bounded-range and 0.125-zCDP under add_remove neighbors
+    1-DP under add_remove neighbors
     >>> print(noisy_binary_search.guarantee(down, num_candidates=17, zcdp=0.5))
     0.5-zCDP under add_remove neighbors
     """

@@ -57,7 +57,7 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
     >>> cost = mwem.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
     d-privacy on 2 elements with budgets 2 to 2, n public:
-    2-DP and 4-bounded-range under swap neighbors
+    2-DP under swap neighbors
     """
     return MetricGuarantee(allowed_by(queries, metric))
 

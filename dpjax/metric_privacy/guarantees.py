@@ -45,7 +45,7 @@ class MetricGuarantee(Shown):
     >>> each = MetricGuarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.125))
     >>> print(5 * each)  # doctest: +NORMALIZE_WHITESPACE
     d-privacy on 3 elements with budgets 0.625 to 1.875, n public:
-    1.875-DP and 3.75-bounded-range under swap neighbors
+    1.875-DP under swap neighbors
     """
 
     metric: Metric
@@ -157,7 +157,7 @@ class MetricGuarantee(Shown):
         >>> from dpjax.metric_privacy import uniform
         >>> known = uniform(4, epsilon=1.0)
         >>> print(MetricGuarantee(known.with_absence(0.5)).guarantee(neighbors="add_remove"))
-        0.5-DP and 1-bounded-range under add_remove neighbors
+        0.5-DP under add_remove neighbors
         """
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors == "add_remove" and self.neighbors == "swap":

@@ -46,7 +46,7 @@ def laplace_guarantee(metric: Metric) -> MetricGuarantee:
     >>> cost = metric_laplace.guarantee(from_points([[0.0], [1.0], [3.0]], epsilon=0.5))
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
     d-privacy on 3 elements with budgets 0.5 to 1.5, n public:
-    1.5-DP and 3-bounded-range under swap neighbors
+    1.5-DP under swap neighbors
     """
     return MetricGuarantee(metric)
 
@@ -122,7 +122,7 @@ def planar_guarantee(
     >>> cost = planar_laplace.guarantee([[0.0, 0.0], [3.0, 4.0]], 0.1)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
     d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
-    0.5-DP and 1-bounded-range under swap neighbors
+    0.5-DP under swap neighbors
     """
     checks.one_of("distance", distance, _NORMS)
     return MetricGuarantee(from_points(points, epsilon=epsilon, distance=distance))

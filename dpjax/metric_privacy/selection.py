@@ -61,7 +61,7 @@ def selection_guarantee(metric: Metric) -> MetricGuarantee:
     >>> cost = metric_exponential.guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]]))
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
     d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
-    0.5-DP and 0.5-bounded-range under swap neighbors
+    0.5-DP under swap neighbors
     """
     return MetricGuarantee(metric, ranges=metric)
 
@@ -201,7 +201,7 @@ def small_db_guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuara
     >>> cost = small_db.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
     d-privacy on 2 elements with budgets 2 to 2, n public:
-    2-DP and 2-bounded-range under swap neighbors
+    2-DP under swap neighbors
     """
     allowed = allowed_by(queries, metric)
     return MetricGuarantee(allowed, ranges=allowed)

@@ -20,7 +20,7 @@ nothing is compiled.
 np.float64(0.11)
 >>> found = median.release(ages, **public)  # for publication
 >>> found.values.shape, str(found.guarantee)
-((1,), '1-DP and 2-bounded-range under add_remove neighbors')
+((1,), '1-DP under add_remove neighbors')
 
 **Statistics.** :class:`Median`, :class:`Quantile`, :class:`Quantiles` and
 :class:`ConfidenceInterval`; :class:`Mode`; :class:`Sum`, :class:`Mean`, :class:`Count` and

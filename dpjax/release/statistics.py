@@ -8,7 +8,7 @@ A statistic says what it reads and, on a grid, where it jumps when records chang
 >>> median = Median(lower=0, upper=120, resolution=1)
 >>> print(median.release(ages, epsilon=4.0, neighbors="add_remove"))
 35
-4-DP and 8-bounded-range under add_remove neighbors
+4-DP under add_remove neighbors
 >>> median.distribution(ages, epsilon=0.1, neighbors="add_remove").mean_abs_error(35).round(3)
 np.float64(0.085)
 """

@@ -99,7 +99,7 @@ def histogram(
     >>> profile.value.tolist(), dpjax.laplace(profile, epsilon=1.0).sample(jax.random.key(0)).shape
     ([1.0, 1.0, 2.0], (3,))
     >>> print(dpjax.laplace.guarantee(profile, 1.0))
-    1-DP and 2-bounded-range under add_remove neighbors
+    1-DP under add_remove neighbors
     """
     checks.counted_neighbors(neighbors)
     if (edges is None) == (candidates is None):

@@ -1,16 +1,14 @@
-"""Budgets the other way: an epsilon for k queries, for an error, and the split over queries."""
+"""Budgets the other way: an epsilon for k queries, for an error."""
 
 from math import inf
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dpjax
 from dpjax.accounting import (
     Guarantee,
-    allocate,
     bounded_range_delta,
     epsilon_for_error,
     epsilon_per_query,
@@ -66,25 +64,3 @@ def test_epsilon_for_error():
     assert found[3] == pytest.approx(1e-4)  # the range alone is that good
     np.testing.assert_allclose(error[:2], target[:2] * np.ones(5), rtol=1e-4)
     assert (below[:2] > target[:2] * (1 + 1e-4)).all()
-
-
-@pytest.mark.parametrize("budget", ["epsilon", "zcdp"])
-def test_allocation(budget):
-    """In closed forms, where the errors fall as 1/epsilon or as e^-epsilon."""
-    scale, total = np.array([[1.0, 8.0], [27.0, 1.0]]), np.array([3.0, 4.0])
-
-    @jax.jit
-    def run(scale, total):
-        return [
-            allocate(lambda epsilon, of=of: scale * of(epsilon), total, queries=2, budget=budget)
-            for of in (jnp.reciprocal, lambda epsilon: jnp.exp(-epsilon))
-        ]
-
-    found, exponential = run(jnp.asarray(scale), jnp.asarray(total))
-    order = 1 if budget == "epsilon" else 2
-    shares = scale ** (1 / (1 + order))
-    norm = np.linalg.norm(shares, ord=order, axis=-1, keepdims=True)
-    np.testing.assert_allclose(found, shares * total[:, None] / norm, rtol=1e-4)
-    if budget == "epsilon":
-        apart = np.log(scale[:, 0] / scale[:, 1]) / 2
-        np.testing.assert_allclose(exponential[:, 0], total / 2 + apart, rtol=1e-3)

@@ -5,13 +5,11 @@ computed apart.
 import json
 import pathlib
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dpjax import accounting
-from dpjax.accounting import formulas, zcdp_of
+from dpjax.accounting import zcdp_of
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text()
@@ -40,17 +38,15 @@ CURVES = {
 
 
 @pytest.mark.parametrize("name", CURVES)
-def test_renyi_divergences_have_their_golden_values(name, x64):
+def test_renyi_divergences_have_their_golden_values(name):
     curve = CURVES[name]
     (epsilon, order), expected = of(name, lambda value: value[0] if name[0] == "b" else value)
     np.testing.assert_allclose(curve(epsilon, order=order), expected, rtol=1e-12)
-    on_host = getattr(formulas, curve.__name__)(epsilon, order, np)
-    np.testing.assert_allclose(on_host, expected, rtol=1e-12)
     # What one percent of epsilon changes
     assert np.abs(curve(1.01 * epsilon, order=order) / expected - 1).min() > 1e-4
 
 
-def test_golden_values(x64):
+def test_golden_values():
     for name, there, back in (
         ("pdp_to_zcdp", accounting.zcdp_of_pure, accounting.pure_of_zcdp),
         ("br_to_zcdp_eps2_8", accounting.zcdp_of_bounded_range, accounting.bounded_range_of_zcdp),
@@ -82,30 +78,20 @@ EPSILON, DELTA = (
 )
 
 
-def test_float32_stays_on_the_safe_side():
-    """Within its rounding: a part in 10^5 of delta's logarithm, and never below the classical
-    conversion.
-    """
+def test_a_rho_implies_its_epsilon_and_no_larger_rho_does():
     tight, classical = (
-        np.asarray(zcdp_of(EPSILON, delta=DELTA, conversion=way), np.float64)
-        for way in ("tight", "classical")
+        zcdp_of(EPSILON, delta=DELTA, conversion=way) for way in ("tight", "classical")
     )
-    assert tight.min() > 0
-    excess = log_delta(tight, EPSILON) - np.log(DELTA)
-    assert excess.max() < 2e-5 * -np.log(DELTA).min()
-    # Control: and no larger rho would do
-    assert (log_delta(1.01 * tight, EPSILON) - np.log(DELTA)).min() > 1e-4
+    assert (log_delta(tight, EPSILON) - np.log(DELTA) <= -1e-6 * np.log(DELTA)).all()
+    assert (log_delta(1.001 * tight, EPSILON) > np.log(DELTA)).all()  # control
     assert (tight >= classical).all()
     implied = classical + 2 * np.sqrt(classical * -np.log(DELTA))
-    np.testing.assert_allclose(implied, EPSILON, rtol=1e-5)
-    narrow = accounting.zcdp_of_bounded_range(jnp.asarray(1e-3, jnp.float16))
-    assert narrow.dtype == jnp.float32
-    assert narrow > 1e-7
+    np.testing.assert_allclose(implied, EPSILON, rtol=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.7, 5.0, 40.0])
 @pytest.mark.parametrize("order", [1.02, 2.0, 17.0])
-def test_a_range_costs_what_its_worst_pair_does(epsilon, order, x64):
+def test_a_range_costs_what_its_worst_pair_does(epsilon, order):
     """The losses are t and t - epsilon, for the worst t; of pure DP and of Laplace noise the exact
     losses in ``tests/auditing`` have the golden numbers.
     """
@@ -121,40 +107,28 @@ def test_a_range_costs_what_its_worst_pair_does(epsilon, order, x64):
 
 
 def test_curves_at_the_ends():
-    """Tiny and huge arguments in float32: between 0 and epsilon, finite, and monotone in the order
-    and in epsilon.
-    """
-    epsilon = np.array([1e-30, 1e-6, 1e-3, 0.3, 3.0, 80.0, 1e4, 1e30], np.float32)[:, None]
-    order = np.array([1 + 1e-6, 1.001, 1.5, 20.0, 300.0, 1e4, 1e12], np.float32)[None]
+    """Between 0 and epsilon, finite, and monotone in the order and in epsilon."""
+    epsilon = np.array([1e-300, 1e-6, 1e-3, 0.3, 3.0, 80.0, 1e4, 1e300])[:, None]
+    order = np.array([1 + 1e-12, 1.001, 1.5, 20.0, 300.0, 1e4, 1e12])[None]
     for curve in CURVES.values():
-        found = np.asarray(curve(epsilon, order=order), np.float64)
-        assert ((found >= 0) & (found <= epsilon * (1 + 1e-5))).all()
-        assert (np.diff(found, axis=0) >= -1e-5 * found[1:]).all()
+        found = curve(epsilon, order=order)
+        assert ((found >= 0) & (found <= epsilon * (1 + 1e-12))).all()
+        assert (np.diff(found, axis=0) >= -1e-9 * found[1:]).all()
         assert (np.diff(found, axis=1) >= -2e-4 * found[:, 1:]).all()
 
 
 def test_curves_convert_at_their_best_order():
     """A sum of curves against the search over many orders; a line is zCDP."""
-    delta = 1e-6
+    delta, order = 1e-6, ORDERS[:25_000, 0]
 
     def curve(order):
         return 12 * accounting.rdp_of_bounded_range(0.4, order=order) + 0.02 * order
 
-    @jax.jit
-    def run(rho):
-        epsilon = accounting.epsilon_of_rdp(curve, delta=delta)
-        lines = accounting.epsilon_of_rdp(
-            lambda order: rho[:, None] * order, delta=delta, shape=(2,)
-        )
-        zcdp = accounting.epsilon_of_zcdp(rho, delta=delta)
-        return epsilon, accounting.delta_of_rdp(curve, epsilon=epsilon), lines, zcdp
-
-    found, back, lines, zcdp = run(np.array([0.1, 0.5], np.float32))
-    order = ORDERS[:25_000, 0]
-    values = 12 * formulas.rdp_of_bounded_range(np.full_like(order, 0.4), order, np) + 0.02 * order
-    by_hand = np.min(
-        values + (-np.log(delta) + (order - 1) * np.log1p(-1 / order) - np.log(order)) / (order - 1)
-    )
-    assert abs(found - by_hand) < 2e-5
-    assert abs(back / delta - 1) < 1e-3
-    np.testing.assert_allclose(lines, zcdp, rtol=1e-5)
+    found = accounting.epsilon_of_rdp(curve, delta=delta)
+    share = (order - 1) * np.log1p(-1 / order) - np.log(order)
+    by_hand = np.min(curve(order) + (share - np.log(delta)) / (order - 1))
+    assert abs(found - by_hand) < 1e-6
+    assert accounting.delta_of_rdp(curve, epsilon=found) == pytest.approx(delta, rel=1e-9)
+    rho = np.array([0.1, 0.5])
+    lines = accounting.epsilon_of_rdp(lambda order: rho[:, None] * order, delta=delta)
+    np.testing.assert_array_equal(lines, accounting.epsilon_of_zcdp(rho, delta=delta))

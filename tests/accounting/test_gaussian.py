@@ -66,7 +66,7 @@ def test_the_curve_against_logarithms():
 
 def test_inverses_never_promise_too_much():
     for mu in (1e-12, 1e-5, 0.1, 1.0, 50.0, 1e6):
-        for delta in (1e-307, 1e-200, 1e-20, 1e-3, 0.5, 1 - 1e-12):
+        for delta in (1e-299, 1e-200, 1e-20, 1e-3, 0.5, 1 - 1e-6):
             epsilon = epsilon_of_gdp(mu, delta=delta)
             assert delta_of_gdp(mu, epsilon=epsilon) <= delta * (1 + 1e-9)
             if epsilon:
@@ -120,20 +120,17 @@ def test_compositions_of_a_kind_are_as_one_and_never_above_zcdp():
     assert (10**6 * Guarantee(neighbors="swap", gdp=1e-200)).gdp == pytest.approx(1e-197)
 
 
-def test_a_gaussian_beside_others_costs_their_epsilons_more():
+def test_a_gaussian_beside_others_has_their_losses_too():
     """By the exact delta of one Gaussian and one randomised response."""
+    pytest.importorskip("dp_accounting", reason="the extra accounting is not installed")
     pure, loose = Guarantee(0.2, 0.4, "swap"), Guarantee(0.2, inf, "swap", delta=1e-4)
     high = 1 / (1 + exp(-0.2))
     for epsilon in (0.5, 1.5, 4.0):
         exact = high * reference(1, epsilon - 0.2) + (1 - high) * reference(1, epsilon + 0.2)
-        most = delta_of_gdp(1.0, epsilon=epsilon - 0.2) * (1 + 1e-12)
-        assert exact <= (ONE + pure).delta_at(epsilon) <= most
+        assert exact <= (ONE + pure).delta_at(epsilon) <= 1.002 * exact
         # The control: the other one does cost something
         assert delta_of_gdp(1.0, epsilon=epsilon) < exact
         assert 1e-4 + (1 - 1e-4) * exact <= (ONE + loose).delta_at(epsilon)
-    assert (ONE + pure).rules_at(1e-6)["gaussian"] == pytest.approx(0.2 + ONE.epsilon_at(1e-6))
     assert (ONE + loose).epsilon_at(0.9e-4) == (ONE + pure).gdp == inf
-    # Falls back to zCDP
-    both = ONE + Guarantee(neighbors="swap", zcdp=0.1)
-    assert set(both.rules_at(1e-6)) == {"rdp"}
-    assert both.rho == pytest.approx(0.6)
+    assert set((ONE + pure).rules_at(1e-6, numerical=False)) == {"rdp"}
+    assert (ONE + Guarantee(neighbors="swap", zcdp=0.1)).rho == pytest.approx(0.6)

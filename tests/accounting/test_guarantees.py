@@ -1,7 +1,5 @@
 """Guarantees add up by the tightest rule that holds, and only under one relation."""
 
-import copy
-import functools
 import pickle
 from math import expm1, inf
 
@@ -36,29 +34,6 @@ def test_order_and_brackets_do_not_matter():
     assert sum(parts).epsilon_at(1e-5) == pytest.approx(sum(parts[::-1]).epsilon_at(1e-5), rel=1e-9)
 
 
-def test_a_sum_of_many_takes_linear_time():
-    """Counted by the hashes of its parts; the control adds pair by pair."""
-    hashed = []
-
-    class Counted(Guarantee):
-        def __hash__(self):
-            hashed.append(1)
-            return super().__hash__()
-
-    many = [Counted(0.01 * number, inf, "swap") for number in range(300)]
-    whole = sum(many)
-    assert whole.parts == tuple((each, 1) for each in many)
-    assert len(hashed) <= 10 * len(many)
-    hashed.clear()
-    pairwise = functools.reduce(
-        lambda before, each: Composition((*before.parts, (each, 1))), many[1:], 1 * many[0]
-    )
-    assert pairwise == whole
-    assert len(hashed) > 100 * len(many)
-    some = [PURE, RANGE, ZCDP]
-    assert pickle.loads(pickle.dumps(sum(some))) == copy.deepcopy(sum(some)) == sum(some)
-
-
 def test_each_promise_by_its_tightest_conversion():
     assert PURE.rho == pytest.approx(0.3 * np.tanh(0.15))
     assert RANGE.rho == pytest.approx(0.3**2 / 8)
@@ -91,13 +66,13 @@ def test_rules():
 @pytest.mark.parametrize(
     ("join", "message"),
     [
-        (lambda: PURE + ADDED, "add_remove and swap"),
-        (lambda: Composition(((PURE, 1), (ADDED, 1))), "add_remove and swap"),
-        (lambda: parallel(PURE, ADDED, membership="by_position"), "relation"),
+        (lambda: PURE + ADDED, "swap and add_remove"),
+        (lambda: Composition(((PURE, 1), (ADDED, 1))), "swap and add_remove"),
+        (lambda: parallel(PURE, ADDED, membership="by_position"), "neighbors"),
         (lambda: parallel(PURE, RANGE, membership="by_value"), "move"),
-        (lambda: sum([ROW, ADDED, PERSON]), "a row and for a person"),
-        (lambda: Composition(((ROW, 1), (PERSON, 1))), "a row and for a person"),
-        (lambda: parallel(ROW, PERSON, membership="by_value"), "a row and for a person"),
+        (lambda: sum([ROW, ADDED, PERSON]), "row and person"),
+        (lambda: Composition(((ROW, 1), (PERSON, 1))), "row and person"),
+        (lambda: parallel(ROW, PERSON, membership="by_value"), "row and person"),
         (lambda: Guarantee(float("nan"), inf, "swap"), "epsilon"),
         (lambda: Guarantee(-1.0, 1.0, "swap"), "epsilon"),
         (lambda: Guarantee(1.0, -3.0, "swap"), "bounded_range"),

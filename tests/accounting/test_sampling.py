@@ -9,7 +9,6 @@ from dataclasses import replace
 from decimal import Context, Decimal
 from math import expm1, inf, log, log1p
 
-import jax
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -31,7 +30,7 @@ def sampled(spent, way, taken, records):
     return fixed_size_subsample(spent, taken=taken, public_n=records, replacement=way)
 
 
-def test_golden_values(x64):
+def test_golden_values():
     epsilon, p = np.array([[float(s.split("=")[1]) for s in key.split(",")] for key in GOLDEN]).T
     for name, function in (
         ("amplified", accounting.subsampled_epsilon),
@@ -48,17 +47,13 @@ def test_golden_values(x64):
             np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_the_ends_of_float32():
-    """Where e^epsilon or the probability is beyond it; both functions are inverses."""
-    epsilon = np.array([1e-6, 0.01, 1.0, 50.0, 300.0], np.float32)[:, None]
-    p = np.array([1e-30, 1e-6, 0.01, 0.5, 1.0], np.float32)
-
-    @jax.jit
-    def run(epsilon, p):
-        before = accounting.epsilon_before_sampling(epsilon, probability=p)
-        return accounting.subsampled_epsilon(before, probability=p)
-
-    np.testing.assert_allclose(run(epsilon, p), np.broadcast_to(epsilon, (5, 5)), rtol=3e-6)
+def test_the_ends_of_floats():
+    """Where e^epsilon or the probability is beyond them; both functions are inverses."""
+    epsilon = np.array([1e-6, 0.01, 1.0, 50.0, 3000.0])[:, None]
+    p = np.array([1e-300, 1e-6, 0.01, 0.5, 1.0])
+    before = accounting.epsilon_before_sampling(epsilon, probability=p)
+    found = accounting.subsampled_epsilon(before, probability=p)
+    np.testing.assert_allclose(found, np.broadcast_to(epsilon, (5, 5)), rtol=1e-6)
     assert poisson_subsample(Guarantee(1e-10, inf, "add_remove"), probability=1e-320).epsilon > 0
 
 
@@ -199,17 +194,9 @@ def test_what_is_kept(way):
     if way != "with":
         assert found.rdp(2e4) == noise.rdp(2e4) * 2
     loose = sampled(Guarantee(1.0, 1.0, neighbors, delta=1e-5, zcdp=0.1), way, 1, 10)
-    assert (loose.bounded_range, loose.zcdp, loose.renyi) == (inf, inf, ())
+    assert (loose.bounded_range, loose.gdp, loose.renyi) == (inf, inf, ())
+    assert loose.rho == Guarantee(loose.epsilon, neighbors=neighbors).rho
     assert loose.delta == pytest.approx(1e-6)
-
-
-def test_small_noise_on_a_poisson_sample():
-    """p^2 times the divergence without sampling."""
-    found = poisson_subsample(Guarantee(neighbors="add_remove", zcdp=1e-4), probability=0.3)
-    order = np.array([1.5, 2.5, 101.0])  # not among the orders
-    truth = 0.09 * 1e-4 * np.maximum(order, 2)
-    np.testing.assert_allclose(found.rdp(order), truth, rtol=0.08)
-    assert (found.rdp(order) >= truth).all()
 
 
 def test_noise_on_poisson_samples_as_in_dp_accounting():

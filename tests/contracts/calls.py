@@ -101,7 +101,6 @@ CALLS = {
     "accounting": {
         "absorb_failure": lambda: given(PURE, 0.1),
         "advanced_epsilon": lambda: given(0.1, count=10, delta=1e-6),
-        "allocate": lambda: given(lambda epsilon: 1 / epsilon, 1.0, queries=3, steps=2),
         "attempts_for": lambda: given(0.1, leftover=1e-3),
         "bounded_range_delta": lambda: given(0.1, count=5, epsilon=0.3, queries="adaptive"),
         "bounded_range_epsilon": lambda: given(0.1, count=5, delta=1e-6, queries="adaptive"),

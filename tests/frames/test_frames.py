@@ -54,9 +54,7 @@ PERSONS = REGIONS | {"unit": "who"}
 def test_a_frame_of_the_same_library_comes_back_or_of_polars(kind):
     people = kind(ROWS)
     found = frames.release(people, {"age": AGE}, by="region", groups=["south", "north"], **SURE)
-    assert (
-        str(found.guarantee) == "64-DP and 128-bounded-range under add_remove neighbors, for a row"
-    )
+    assert str(found.guarantee) == "64-DP under add_remove neighbors, for a row"
     columns = ["region", "column", "released", "epsilon"]
     assert found.rows.columns == columns
     assert found.rows.rows() == [("south", "age", 51.0, 64.0), ("north", "age", 34.0, 64.0)]

@@ -205,7 +205,6 @@ def test_laplace_log_normal_is_concentrated_by_renyi_divergences(x64):
         assert largest_renyi(control, "add_remove") / 0.5 > 1.2
 
 
-@jax.jit
 def best_parameters(epsilon, delta):
     """Of Cauchy noise of three kinds, Laplace noise, and both of Laplace-log-normal noise."""
     cauchy = [optimal_beta(epsilon, noise="cauchy", gamma=gamma) for gamma in GAMMAS]

@@ -108,7 +108,7 @@ def test_an_interval_is_two_values_in_order():
     found = statistic.release(x, **options, draws=5)
     assert found.values.shape == (5, 2, 3, 2)
     assert (np.diff(found.values) >= 0).all()
-    assert str(found.guarantee) == "10-DP and 20-bounded-range under add_remove neighbors"
+    assert str(found.guarantee) == "10-DP under add_remove neighbors"
     planned = statistic.distribution(x, **options)
     ends = [
         np.quantile(x, float(level), axis=-1, method="inverted_cdf")

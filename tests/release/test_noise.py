@@ -196,7 +196,7 @@ def test_what_is_counted():
     assert release.Count().release(x, **quiet).values.tolist() == [[7, 8]]
     found = release.Histogram(edges=[0, 1, 2, 3]).release(x, **quiet)
     assert found.values.tolist() == [[[1, 2, 3], [2, 0, 4]]]
-    assert str(found.guarantee) == "64-DP and 128-bounded-range under add_remove neighbors"
+    assert str(found.guarantee) == "64-DP under add_remove neighbors"
     equal = release.Histogram(candidates=[2, 3]).release(x, **quiet)
     assert equal.values.tolist() == [[[1, 2], [3, 1]]]
     assert release.Count().release([3, 10**400, None], **quiet).values.tolist() == [2]

@@ -8,21 +8,24 @@ Su 2022, Theorem 4 and Corollary 3.3), and mu-GDP is mu^2/2-zCDP. At any epsilon
     delta = Phi(-a) - e^epsilon Phi(-a - mu),    a = epsilon/mu - mu/2.
 
 Since e^epsilon phi(a + mu) = phi(a), this is phi(a) (R(a) - R(a + mu)) with Mills' ratio R(x) =
-Phi(-x) / phi(x), in which nothing overflows or underflows. Results are rounded conservatively: a is
-rounded down, which is the same curve at a smaller epsilon, and delta is rounded up by more than the
-error of SciPy's functions.
+Phi(-x) / phi(x), in which nothing overflows. Results are rounded conservatively: a is rounded down,
+which is the same curve at a smaller epsilon, and delta is rounded up by more than the error of
+SciPy's functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import exp, inf, log, pi, sqrt
+from math import inf, log, sqrt
 from sys import float_info
+from typing import Any
+
+import numpy as np
 
 from dpjax import checks
 from dpjax.numerics.solve import root
 
-_FEW_ULPS = 2.0**-50
+_FEW_ULPS, _FAR = 2.0**-50, 1e150
+_LEAST = 1e-300  # of delta, below which its curve is not inverted
 
 
 def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
@@ -43,8 +46,8 @@ def delta_of_gdp(gdp: float, *, epsilon: float) -> float:
     0.12693674
     """
     mu = checks.concrete_positive("gdp", gdp)
-    target = checks.concrete_nonnegative("epsilon", epsilon)
-    return min(max(exp(_log_delta(mu, target)) * (1 + _FEW_ULPS), float_info.min), 1.0)
+    found = float(curve(mu, checks.concrete_nonnegative("epsilon", epsilon)))
+    return min(max(found, float_info.min), 1.0)
 
 
 def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
@@ -59,14 +62,14 @@ def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
     >>> round(epsilon_of_gdp(1.0, delta=1e-6), 4)  # 5.2215 if converted by way of zCDP
     4.8866
     """
-    mu, target = checks.concrete_positive("gdp", gdp), _log_target(delta)
-    if _log_delta(mu, 0.0) <= target:
+    mu, nats = checks.concrete_positive("gdp", gdp), _nats(delta)
+    if curve(mu, 0.0) <= delta:
         return 0.0
-    # At the upper end a = sqrt(2 log(1/delta)), so that delta is at most Phi(-a) <= e^(-a^2/2) / 2.
-    high = mu * (mu / 2 + sqrt(-2 * target))
-    if high == inf:
-        return inf
-    return _crossing(lambda epsilon: _log_delta(mu, epsilon) - target, 0.0, high)
+    # There a = sqrt(2 log(1/delta)), so that delta is at most Phi(-a) <= e^(-a^2/2) / 2.
+    high = mu * (mu / 2 + sqrt(2 * nats)) * (1 + _FEW_ULPS)
+    if high == inf or delta < _LEAST:
+        return high
+    return root(lambda epsilon: _log(curve(mu, epsilon)) + nats, 0.0, high)
 
 
 def gdp_of(epsilon: float, *, delta: float) -> float:
@@ -86,44 +89,33 @@ def gdp_of(epsilon: float, *, delta: float) -> float:
     >>> round(1 / gdp_of(1.0, delta=1e-6), 4)
     4.2247
     """
-    budget, target = checks.concrete_epsilon(epsilon), _log_target(delta)
+    budget, nats = checks.concrete_epsilon(epsilon), _nats(delta)
     # The mu where mu^2/2 + mu sqrt(2 log(1/delta)) is epsilon.
-    low = budget / (sqrt(budget / 2 - target / 2) + sqrt(-target / 2))
-    low *= 1 - _FEW_ULPS
-    return _crossing(lambda mu: _log_delta(mu, budget) - target, low, 2 * low)
+    low = budget / (sqrt(budget / 2 + nats / 2) + sqrt(nats / 2)) * (1 - 2 * _FEW_ULPS)
+    high = 2 * low
+    if delta < _LEAST:
+        return low
+    while curve(high, budget) <= delta:
+        high *= 2
+    return root(lambda mu: _log(curve(mu, budget)) + nats, low, high)
 
 
-def _log_delta(mu: float, epsilon: float) -> float:
-    """Return the logarithm of delta, rounded up."""
+@np.errstate(over="ignore", under="ignore")
+def curve(mu: float, epsilon: Any) -> Any:
+    """Return delta at epsilons of at least 0, rounded up."""
     from scipy.special import erfcx, ndtr
 
-    slope = epsilon / mu
-    if slope > 1e150:
-        return -inf
+    slope = np.minimum(np.divide(epsilon, mu), _FAR)
     a = slope - mu / 2 - _FEW_ULPS * (slope + mu / 2)
-    density = exp(-a * a / 2) / sqrt(2 * pi)
-    beyond = sqrt(pi / 2) * float(erfcx((a + mu) / sqrt(2)))
-    if a < -1:  # then mu is above 2, and the difference below does not cancel
-        return min(log(float(ndtr(-a)) - density * beyond) + 16 * _FEW_ULPS, 0.0)
-    ratio = sqrt(pi / 2) * float(erfcx(a / sqrt(2)))
-    return (
-        log(ratio - beyond + 16 * _FEW_ULPS * ratio)
-        - log(2 * pi) / 2
-        - a * a / 2 * (1 - _FEW_ULPS)
-        + _FEW_ULPS
-    )
+    density = np.exp(-a * a / 2) / 2
+    tail = np.where(a < -1, ndtr(-a), density * erfcx(np.maximum(a, -1.0) / sqrt(2)))
+    return tail * (1 + 16 * _FEW_ULPS) - density * erfcx((a + mu) / sqrt(2))
 
 
-def _log_target(delta: float) -> float:
-    """Return log(delta), rounded down."""
-    return log(checks.concrete_delta(delta)) * (1 + _FEW_ULPS) - _FEW_ULPS
+def _nats(delta: float) -> float:
+    """Return log(1/delta), rounded up."""
+    return -log(checks.concrete_delta(delta)) * (1 + _FEW_ULPS) + _FEW_ULPS
 
 
-def _crossing(excess: Callable[[float], float], low: float, high: float) -> float:
-    """Return a root of ``excess`` above ``low``, rounded to the side where it is at most 0.
-
-    ``high`` is doubled first until it is beyond the root.
-    """
-    while (excess(high) > 0) == (excess(low) > 0):
-        low, high = high, 2 * high
-    return root(excess, low, high)
+def _log(delta: Any) -> float:
+    return log(max(float(delta), float_info.min))

@@ -1,4 +1,4 @@
-"""Composition theorems: the total cost of many mechanisms, for Python numbers, in float64.
+"""Composition of pure DP and of bounded range, for concrete numbers, in float64.
 
     advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never
                            better than optimal_pure_epsilon
@@ -7,12 +7,27 @@
     bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case,
                            an upper bound for adaptive queries, which cost more
 
-zCDP and Renyi DP add up (``conversions``); :class:`Composition` takes the best of all rules that
-apply.
-
 ``epsilons`` and ``bounded_range`` are those of each mechanism, and positive; ``counts`` and
 ``count`` are numbers of mechanisms, at least 1. ``epsilon`` (except in :func:`advanced_epsilon`)
 and ``delta`` are those of all mechanisms together, and may be 0: at a delta of 0 epsilons add up.
+
+**The recursion for adaptive queries.** A mechanism of range r has losses in [t - r, t] for a t in
+[0, r], and is dominated by the pair (P, Q) whose only losses are t and t - r, with Q(t) = v(t) =
+(e^-t - e^-r)/(1 - e^-r). An adversary chooses t after seeing the previous answers, so
+
+    D_k(g) = max over t of  e^t v(t) D_(k-1)(g - t) + e^(t-r) (1 - v(t)) D_(k-1)(g - t + r),
+    D_0(g) = (1 - e^g)_+,
+
+is the largest hockey-stick divergence of k such mechanisms at epsilon = g (Dong, Durfee and Rogers
+2020, Theorem 3). Two steps make the computed numbers upper bounds of it:
+
+* Losses are multiples of a step, of which r is one. Between them D, which is convex in e^g, is
+  interpolated by a chord.
+* For t in a cell [s, s'], Y = e^(s'-s), either loss is split between the losses at both ends of the
+  cell. The weights of the upper ends are linear in e^t, and v(t) is linear in e^-t, so the value is
+  bilinear in two numbers in [0, 1]. It exceeds the larger of its ends by at most (v(s) - v(s')) /
+  (1 + sqrt(Y))^2 (X' - Y X)_+, where F(l) = e^l D(g - l), and X and X' are F(t) - F(t - r) at t = s
+  and t = s'.
 """
 
 from __future__ import annotations
@@ -26,8 +41,7 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import formulas
-from dpjax.accounting.bounded_ranges import worst_divergences
+from dpjax.accounting import conversions
 from dpjax.accounting.guarantee import exact_total, rounded_up
 from dpjax.numerics.solve import root
 
@@ -36,7 +50,7 @@ Curve = Callable[[float], float]
 # The maximal number of outcomes of randomized responses with several epsilons
 MOST_OUTCOMES = 2_000_000
 # The maximal counts for the recursion, and for the formula of fixed queries
-_MOST_STEPS, _MOST_FIXED = 200, 500
+MOST_STEPS, _MOST_FIXED = 200, 500
 # The largest range whose exponential is used; beyond it, the range is treated as pure DP
 _WIDEST = 500.0
 
@@ -54,7 +68,7 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     >>> round(advanced_epsilon(0.1, count=100, delta=1e-6), 3)
     6.308
     """
-    ((epsilon, count),) = _mechanisms([epsilon], [count])
+    ((epsilon, count),) = _mechanisms([epsilon], [count]).items()
     if epsilon > _WIDEST:
         return math.inf
     return math.sqrt(
@@ -84,7 +98,7 @@ def optimal_pure_delta(
     at = checks.concrete_nonnegative("epsilon", epsilon)
     found = _responses(epsilons, counts)(at)
     # An underflow must not state pure DP
-    pure = at >= exact_total(_mechanisms(epsilons, counts))
+    pure = at >= exact_total(_mechanisms(epsilons, counts).items())
     return 0.0 if pure else max(found, sys.float_info.min)
 
 
@@ -99,7 +113,7 @@ def optimal_pure_epsilon(
     >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
     4.775
     """
-    most = rounded_up(exact_total(_mechanisms(epsilons, counts)))
+    most = rounded_up(exact_total(_mechanisms(epsilons, counts).items()))
     return _smallest(_responses(epsilons, counts), checks.concrete_fraction("delta", delta), most)
 
 
@@ -159,7 +173,7 @@ def bounded_range_epsilon(
 
 def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, float]:
     """Return an upper bound of the delta at an epsilon, and the epsilon at which it is 0."""
-    ((r, count),) = _mechanisms([bounded_range], [count])
+    ((r, count),) = _mechanisms([bounded_range], [count]).items()
     r = max(r, 1e-305)  # so that the grid cells are normal numbers
     most = rounded_up(exact_total([(r, count)]))
     checks.one_of("queries", queries, ("fixed", "adaptive"))
@@ -168,17 +182,16 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
     pure = _responses([r], [count]) if count < MOST_OUTCOMES else lambda epsilon: 1.0
     if r > _WIDEST:
         return pure, most
-    if count > _MOST_STEPS:
+    if count > MOST_STEPS:
 
         def many(epsilon: float) -> float:
-            log_delta = formulas.smallest_on_host(formulas.log_delta_at_order, divergences, epsilon)
-            return min(math.exp(min(log_delta + 1e-9, 0.0)), pure(epsilon))
-
-        def divergences(order: np.ndarray) -> np.ndarray:
-            return count * formulas.rdp_of_bounded_range(np.full_like(order, r), order, np)
+            found = conversions.delta_of_rdp(
+                lambda order: count * conversions.range_divergence(r, order), epsilon=epsilon
+            )
+            return min(float(found), pure(epsilon))
 
         return many, most
-    g, divergence = worst_divergences(r, count, cells=max(24, min(128, 6000 // count)))
+    g, divergence = _worst_divergences(r, count)
 
     def adaptive(epsilon: float) -> float:
         after = int(np.searchsorted(g, epsilon))
@@ -190,23 +203,19 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
     return adaptive, most
 
 
-def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:
-    """Return pairs of an epsilon and a count as Python numbers.
-
-    NumPy's narrow types would overflow.
-    """
+def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> dict[float, int]:
+    """Return how many mechanisms there are of each epsilon, as Python numbers."""
     if len(epsilons) != len(counts) or not len(epsilons):
         raise ValueError(
             f"epsilons and counts must be of one length, at least 1, got {len(epsilons)} and "
             f"{len(counts)}."
         )
-    integers = [
-        checks.static_integer("counts", count, 1, must="integers from 1 on") for count in counts
-    ]
-    return [
-        (checks.concrete_epsilon(epsilon), count)
-        for epsilon, count in zip(epsilons, integers, strict=True)
-    ]
+    together: dict[float, int] = {}
+    for each, number in zip(epsilons, counts, strict=True):
+        epsilon = checks.concrete_epsilon(each)
+        count = checks.static_integer("counts", number, 1, must="integers from 1 on")
+        together[epsilon] = together.get(epsilon, 0) + count
+    return together
 
 
 def _binomial(count: int, p: float, q: float) -> np.ndarray:
@@ -229,9 +238,7 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
 
     Outcomes whose probability underflows are left out.
     """
-    together: dict[float, int] = {}
-    for epsilon, count in _mechanisms(epsilons, counts):
-        together[epsilon] = together.get(epsilon, 0) + count
+    together = _mechanisms(epsilons, counts)
     if math.prod(count + 1 for count in together.values()) > MOST_OUTCOMES:
         raise ValueError(
             f"more than {MOST_OUTCOMES} outcomes of {sum(together.values())} mechanisms: use zCDP "
@@ -282,3 +289,25 @@ def _smallest(delta: Curve, target: float, most: float) -> float:
     if delta(0.0) <= target:
         return 0.0
     return root(lambda epsilon: delta(epsilon) - target, 0.0, most)
+
+
+def _worst_divergences(r: float, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a grid of g that contains 0 and all sums of losses, and upper bounds of D on it."""
+    cells = max(24, min(128, 6000 // count))
+    step = math.nextafter(r / cells, math.inf)  # of a range that is not smaller
+    t, side = np.arange(cells + 1) * step, count * cells
+    mass = np.exp(-t) * np.expm1(t - t[-1]) / math.expm1(-t[-1])
+    bends = -np.diff(mass, prepend=1.0) / (1 + math.exp(step / 2)) ** 2
+    g = np.arange(-side - cells, side + cells + 1) * step
+    divergence = np.maximum(-np.expm1(np.minimum(g, 0.0)), 0.0)
+    for _ in range(count):
+        found = before = last = np.zeros(2 * side + 1)
+        for i in range(cells + 1):
+            at_up = math.exp(t[i]) * divergence[cells - i :][: found.size]
+            at_down = math.exp(t[i] - t[-1]) * divergence[2 * cells - i :][: found.size]
+            spread, end = at_up - at_down, mass[i] * at_up + (1 - mass[i]) * at_down
+            bent = bends[i] * np.maximum(spread - math.exp(step) * last, 0.0)
+            found = np.maximum(found, np.maximum(before, end) + bent)
+            before, last = end, spread
+        divergence[cells:-cells] = found * (1 + 2.0**-47)
+    return g, divergence
