@@ -65,7 +65,6 @@ from dpjax.metric_privacy.fitting import (
     fit_statistics,
     lipschitz_envelope,
     lipschitz_queries,
-    mismatch,
 )
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.laplace_noise import metric_laplace, nearest_point, planar_laplace
@@ -125,7 +124,6 @@ __all__ = [
     "marginal_queries",
     "metric_exponential",
     "metric_laplace",
-    "mismatch",
     "mwem",
     "nearest_point",
     "noise_scales",

@@ -40,7 +40,7 @@ from scipy.optimize import linprog, nnls
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.metric_privacy.histograms import evaluate
-from dpjax.metric_privacy.metric import Metric, finite
+from dpjax.metric_privacy.metric import Metric, finite, on_one_universe
 from dpjax.metric_privacy.scales import (
     noise_scales,
     prepared,
@@ -227,14 +227,15 @@ def fit_queries(
             c = _worth_its_noise(_apart(values), d, n, power)
         else:
             values, c = (_least_squares if power == 2 else _least_total)(values[0], d[0], n)
-        return _nearest(values, _reach(c, d))
+        return _nearest(values, c, d)
 
     # Elements with a budget of 0 between them are one element.
-    best = fitted(_nearest(values, np.where(_closed(budgets) == 0, 0.0, np.inf)))
+    twins = metric.closure().budgets == 0
+    best = fitted(_nearest(values, 1.0, np.where(twins, 0.0, np.inf)))
     closed_form = best.objective if np.array_equal(best.queries, values) else np.inf
     shares = np.broadcast_to(budgets / count, (count, *budgets.shape))
     for _ in range(_TURNS if count > 1 else 1):
-        closed = np.array([_closed(share) for share in shares])
+        closed = np.array([Metric(share).closure().budgets for share in shares])
         parts = [slice(None)] if loss == "maximum" else [slice(k, k + 1) for k in range(count)]
         g = np.concatenate([solved(values[part], closed[part]) for part in parts])
         if bias == "worst_element" and loss != "maximum" and count > 1:
@@ -375,7 +376,8 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: float) -> L
     """
     values, budgets = prepared(queries, metric)
     c = checks.concrete_positive("scale", scale)
-    return _promised(_nearest(values, _reach(c, _closed(budgets))), budgets, c, metric.neighbors)
+    found = _nearest(values, c, metric.closure().budgets)
+    return _promised(found, budgets, c, metric.neighbors)
 
 
 def fit_lipschitz_queries(
@@ -425,12 +427,12 @@ def fit_lipschitz_queries(
         if price == "mwem" and np.any(np.abs(values) > 1):
             raise ValueError(BEYOND_ONE)
         price = unit_price(price, metric.size, len(values), failure)
-    price, closed = checks.concrete_nonnegative("price", price), _closed(budgets)
+    price, closed = checks.concrete_nonnegative("price", price), metric.closure().budgets
     changes = _largest_changes(values)
     c, excess = _corners(changes, closed)
     best = c[np.argmin(n * excess / 2 + price * np.cbrt(c * n**2))]
     if best < np.max(ratio(changes, budgets)) * (1 - 1e-12):
-        values = _nearest(values, _reach(best, closed))
+        values = _nearest(values, best, closed)
     return _promised(values, budgets, best, metric.neighbors)
 
 
@@ -448,40 +450,18 @@ def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failur
     failure = checks.concrete_probability("failure", failure)
     if mechanism == "small_db":
         log_choices = max(log(num_queries), log(2 * num_queries) / 2)
-        return float(
-            (16 * log(num_elements) * log_choices + 4 * log(num_elements) + 4 * log(1 / failure))
-            ** (1 / 3)
-        )
+        gamma = (16 * log_choices + 4) * log(num_elements) - 4 * log(failure)
+        return float(gamma ** (1 / 3))
     return float(20 / 5 ** (2 / 3) * (log(num_elements) * log(num_queries)) ** (1 / 3))
-
-
-def mismatch(queries: ArrayLike, fitted: LipschitzQueries) -> float:
-    """Return the largest |q - c q'| over all queries ``(K, N)`` and elements.
-
-    >>> from dpjax.metric_privacy import from_budgets
-    >>> metric = from_budgets([[0, 1], [1, 0]])
-    >>> mismatch([[0.0, 1.0]], lipschitz_envelope([[0.0, 1.0]], metric, scale=0.5))
-    0.25
-    """
-    asked = finite("queries", queries, ("K", "N"))
-    answered = np.asarray(fitted.values)[:, : asked.shape[1]]  # without the null record
-    return float(np.max(np.abs(asked - answered)))
 
 
 def allowed_by(queries: LipschitzQueries, metric: Metric) -> Metric:
     """Return the metric for a guarantee, or raise if it does not allow the queries."""
-    if queries.size != metric.size or queries.neighbors != metric.neighbors:
-        raise ValueError(
-            f"queries and metric must have the same elements and neighbors, got {queries.size} "
-            f"elements under {queries.neighbors} and {metric.size} under {metric.neighbors}."
-        )
+    on_one_universe("queries and metric", queries, metric)
     changes = _largest_changes(finite("queries", queries.values, ("K", "N")))
     excess = np.max(ratio(changes, metric.budgets)) / float(queries.scale)
     if not excess <= 1:
-        raise ValueError(
-            f"queries must differ by at most c d(i, j), got {excess:g} times that: increase the "
-            "scale c."
-        )
+        raise ValueError(f"queries must differ by at most c d(i, j), got {excess:g} times that.")
     return metric
 
 
@@ -503,11 +483,6 @@ def sufficient(scale: float, values: np.ndarray) -> np.ndarray:
     return rounded_up(max(scale * (1 + 2.0**-50), least), values.dtype)
 
 
-def _closed(budgets: np.ndarray) -> np.ndarray:
-    """Return the lengths of shortest paths."""
-    return Metric(budgets).closure().budgets
-
-
 def _apart(values: np.ndarray) -> np.ndarray:
     """Return |q_i - q_j|, ``(..., N, N)``."""
     return np.abs(values[..., :, None] - values[..., None, :])
@@ -518,17 +493,13 @@ def _largest_changes(values: np.ndarray) -> np.ndarray:
     return reduce(np.maximum, map(_apart, values))
 
 
-def _reach(c: float, budgets: np.ndarray) -> np.ndarray:
-    """Return c d; ``inf`` where d is, even for c = 0."""
-    return np.multiply(c, budgets, where=budgets < np.inf, out=np.full_like(budgets, np.inf))
+def _nearest(values: np.ndarray, c: float, budgets: np.ndarray) -> np.ndarray:
+    """Return the functions ``(..., N)`` nearest in the sup norm with differences up to c d.
 
-
-def _nearest(values: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """Return the functions ``(..., N)`` nearest in the sup norm with differences up to ``reach``.
-
-    ``reach`` satisfies the triangle inequality. Elements with a reach of 0 between them have the
-    same row in it, and so get exactly the same value.
+    The budgets d satisfy the triangle inequality. Elements with a budget of 0 between them have the
+    same row, and so get exactly the same value.
     """
+    reach = np.multiply(c, budgets, where=budgets < np.inf, out=np.full_like(budgets, np.inf))
     above = np.min(values[..., None, :] + reach, axis=-1)
     below = np.max(values[..., None, :] - reach, axis=-1)
     return (above + below) / 2

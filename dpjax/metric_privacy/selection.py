@@ -264,10 +264,8 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
             f"databases of {size} records of {num_elements} kinds: use a smaller size or universe, "
             "or mwem, which enumerates none."
         )
-    chosen = np.array(list(combinations_with_replacement(range(num_elements), size)))[::-1]
-    found = np.zeros((count, num_elements), np.int64)
-    np.add.at(found, (np.arange(count)[:, None], chosen), 1)
-    return found
+    chosen = combinations_with_replacement(range(num_elements), size)
+    return np.array([np.bincount(records, minlength=num_elements) for records in chosen])[::-1]
 
 
 def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int:
