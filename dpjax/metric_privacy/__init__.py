@@ -56,7 +56,6 @@ from __future__ import annotations
 
 from dpjax.metric_privacy._multiplicative_weights import mwem
 from dpjax.metric_privacy.fitting import (
-    FittedMeans,
     FittedQueries,
     LipschitzQueries,
     fit_lipschitz_queries,
@@ -101,7 +100,6 @@ from dpjax.metric_privacy.universes import (
 )
 
 __all__ = [
-    "FittedMeans",
     "FittedQueries",
     "LipschitzQueries",
     "Metric",

@@ -46,7 +46,6 @@ from dpjax.metric_privacy.scales import (
     prepared,
     ratio,
     rounded_up,
-    single_query_scale,
     smallest_scales,
 )
 from dpjax.pytrees import pytree
@@ -80,27 +79,6 @@ class FittedQueries(NamedTuple):
 
     queries: np.ndarray
     scales: np.ndarray
-    objective: float
-    closed_form: float
-
-
-class FittedMeans(NamedTuple):
-    """Values to average in place of the original ones, with the noise of their mean.
-
-    Attributes:
-        values: float64 ``(N,)``: c u' of the paper, in place of the value u of each element.
-        scales: c, the noise of the mean.
-        objective: max |values - original| + c, which bounds the mean absolute error.
-        closed_form: c for the original values.
-
-    >>> from dpjax.metric_privacy import from_points
-    >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=1.0)
-    >>> fit_marginals([0.0, 1.0, 2.0], metric, num_records=4.0).values.round(3).tolist()
-    [0.49, 0.51, 1.51]
-    """
-
-    values: np.ndarray
-    scales: float
     objective: float
     closed_form: float
 
@@ -293,14 +271,14 @@ def fit_statistics(
     )
 
 
-def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> FittedMeans:
+def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> FittedQueries:
     """Return the values and the noise of problem (14), for the mean of one attribute.
 
         minimize  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
 
-    Where the metric is a sum over attributes, the mean of each is such a problem on its values. The
-    result is the global optimum, unless the metric violates the triangle inequality, and even then
-    it is within the budgets.
+    Where the metric is a sum over attributes, the mean of each is such a problem on its values, and
+    (13) with one statistic and absolute errors. The result is the global optimum, unless the metric
+    violates the triangle inequality, and even then it is within the budgets.
 
     Args:
         values: float ``(N,)``, the value of each element of one attribute's universe.
@@ -308,9 +286,8 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> F
         num_records: n, positive.
 
     Returns:
-        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The distribution of
-        n times that is ``metric_laplace(histogram, fit.values[None], metric, scales=[n *
-        fit.scales])``.
+        :class:`FittedQueries` of one query, as :func:`fit_statistics`: ``num_records * queries[0]``
+        are the values c u' to average in place of the given ones.
 
     Privacy:
         All attributes together are d-private under swap neighbors for the sum of their metrics,
@@ -319,17 +296,15 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> F
     >>> from dpjax.metric_privacy import from_points
     >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=1.0)
     >>> fit = fit_marginals([0.0, 1.0, 2.0], metric, num_records=4.0)
-    >>> fit.values.round(3).tolist(), round(fit.scales, 3), round(fit.objective, 3)
-    ([0.49, 0.51, 1.51], 0.051, 0.541)
+    >>> (
+    ...     (4 * fit.queries[0]).round(3).tolist(),
+    ...     fit.scales.round(3).tolist(),
+    ...     round(fit.objective, 3),
+    ... )
+    ([0.49, 0.51, 1.51], [0.051], 0.541)
     """
-    n, given = (
-        checks.concrete_positive("num_records", num_records),
-        finite("values", values, ("N",)),
-    )
-    fit = fit_statistics(given[None], metric, num_records=n, loss="absolute")
-    found = n * fit.queries[0]
-    scale = single_query_scale(found, metric) / n
-    return FittedMeans(found, scale, fit.objective, fit.closed_form)
+    given = finite("values", values, ("N",))[None]
+    return fit_statistics(given, metric, num_records=num_records, loss="absolute")
 
 
 def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
@@ -351,7 +326,7 @@ def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
     >>> round(float(lipschitz_queries([[0.0, 1.0, 2.0], [1.0, 1.0, 0.0]], metric).scale), 6)
     1.0
     """
-    return _promised(*prepared(queries, metric), 0.0, metric.neighbors)
+    return _promised(prepared(queries, metric)[0], metric, 0.0)
 
 
 def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: float) -> LipschitzQueries:
@@ -374,10 +349,8 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: float) -> L
     >>> lipschitz_envelope([[0.0, 1.0]], metric, scale=0.5).values.tolist()
     [[0.25, 0.75]]
     """
-    values, budgets = prepared(queries, metric)
-    c = checks.concrete_positive("scale", scale)
-    found = _nearest(values, c, metric.closure().budgets)
-    return _promised(found, budgets, c, metric.neighbors)
+    values, c = prepared(queries, metric)[0], checks.concrete_positive("scale", scale)
+    return _promised(_nearest(values, c, metric.closure().budgets), metric, c)
 
 
 def fit_lipschitz_queries(
@@ -433,7 +406,7 @@ def fit_lipschitz_queries(
     best = c[np.argmin(n * excess / 2 + price * np.cbrt(c * n**2))]
     if best < np.max(ratio(changes, budgets)) * (1 - 1e-12):
         values = _nearest(values, best, closed)
-    return _promised(values, budgets, best, metric.neighbors)
+    return _promised(values, metric, best)
 
 
 def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failure: float) -> float:
@@ -465,13 +438,11 @@ def allowed_by(queries: LipschitzQueries, metric: Metric) -> Metric:
     return metric
 
 
-def _promised(
-    values: np.ndarray, budgets: np.ndarray, scale: float, neighbors: Neighbors
-) -> LipschitzQueries:
+def _promised(values: np.ndarray, metric: Metric, scale: float) -> LipschitzQueries:
     """Return queries of JAX's default float with a scale that these rounded ones need."""
     values = values.astype(checks.float_dtype())
-    needed = np.max(ratio(_largest_changes(values.astype(np.float64)), budgets))
-    return LipschitzQueries(values, sufficient(max(scale, needed), values), neighbors)
+    needed = np.max(ratio(_largest_changes(values.astype(np.float64)), metric.budgets))
+    return LipschitzQueries(values, sufficient(max(scale, needed), values), metric.neighbors)
 
 
 def sufficient(scale: float, values: np.ndarray) -> np.ndarray:

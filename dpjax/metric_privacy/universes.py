@@ -329,12 +329,7 @@ def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
 
 def _microseconds(dates: np.ndarray) -> np.ndarray:
     """Return dates as integers."""
-    try:
-        years = dates.astype("datetime64[Y]").astype(np.int64)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"dates must be dates or numbers of days, got dtype {dates.dtype}."
-        ) from None
+    years = dates.astype("datetime64[Y]").astype(np.int64)
     # 64-bit microseconds would wrap around; NaT is the least integer
     if not dates.size or np.any((years < -290_000) | (years > 290_000)):
         raise ValueError("dates must be one or more dates within 290,000 years of 1970, not NaT.")
