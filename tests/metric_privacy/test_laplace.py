@@ -60,11 +60,17 @@ def test_answers_without_noise_and_without_an_answer():
     """No protected pair tells of the first query; the second tells two elements of budget 0."""
     budgets = np.array([[0, 2, np.inf], [2, 0, np.inf], [np.inf, np.inf, 0]])
     queries, x = np.array([[1.0, 1, 0], [0, 4, 0]]), [2**10, 2**10, 7]
-    noisy = metric_laplace(x, queries, from_budgets(budgets))
-    assert noisy.mean().tolist() == [2**11, 2**12]
-    assert (noisy.quantile(0.9)[0], noisy.stddev()[0] < 1e-17) == (2**11, True)
-    np.testing.assert_allclose(noisy.stddev()[1], 2 * 2**0.5, rtol=1e-5)
-    refused = metric_laplace(x, queries, from_budgets(np.where(budgets == 2, 0, budgets))).mean()
+    told = from_budgets(budgets), from_budgets(np.where(budgets == 2, 0, budgets))
+
+    @jax.jit
+    def both(x):
+        noisy, refused = (metric_laplace(x, queries, metric) for metric in told)
+        return noisy.mean(), noisy.quantile(0.9), noisy.stddev(), refused.mean()
+
+    mean, quantile, deviation, refused = (np.asarray(part) for part in both(np.float32(x)))
+    assert mean.tolist() == [2**11, 2**12]
+    assert (quantile[0], deviation[0] < 1e-17) == (2**11, True)
+    np.testing.assert_allclose(deviation[1], 2 * 2**0.5, rtol=1e-5)
     assert (refused[0], np.isnan(refused[1])) == (2**11, True)
 
 
@@ -83,12 +89,16 @@ NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "cheby
 def test_the_loss_of_a_noisy_place_is_the_distance(distance, x64):
     """It is reached at the places themselves; a scale that is too small is seen."""
     y = np.concatenate([PLACES, np.random.default_rng(0).normal(0, 60, (200, 2))])[:, None, None]
-    noisy = planar_laplace(PLACES, np.array([[0.1], [0.11]]), distance=distance)
-    log, budgets = np.asarray(log_prob(noisy, y)), 0.1 * cdist(PLACES, PLACES, NAMES[distance])
-    within = 1 - 5 * np.exp(
-        -4.0
-    )  # of a distance r, the paper has 1 - (1 + epsilon r) exp(-epsilon r)
-    np.testing.assert_allclose(noisy.norm_cdf(40.0)[0], within, rtol=1e-12)
+
+    @jax.jit
+    def both(epsilon):
+        noisy = planar_laplace(PLACES, epsilon, distance=distance)
+        return noisy.log_prob(y), noisy.norm_cdf(40.0)
+
+    log, within = (np.asarray(part) for part in both(np.array([[0.1], [0.11]])))
+    # Of a distance r, the paper has 1 - (1 + epsilon r) exp(-epsilon r)
+    np.testing.assert_allclose(within[0], 1 - 5 * np.exp(-4.0), rtol=1e-12)
+    budgets = 0.1 * cdist(PLACES, PLACES, NAMES[distance])
     own, larger = np.max(log[..., :, None] - log[..., None, :], axis=0)
     np.testing.assert_allclose(own, budgets, rtol=1e-9, atol=1e-12)
     assert np.all(larger[budgets > 0] > 1.05 * budgets[budgets > 0])
