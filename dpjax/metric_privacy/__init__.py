@@ -56,7 +56,6 @@ from __future__ import annotations
 
 from dpjax.metric_privacy._multiplicative_weights import mwem
 from dpjax.metric_privacy.fitting import (
-    FittedMeans,
     FittedQueries,
     LipschitzQueries,
     fit_lipschitz_queries,
@@ -65,7 +64,6 @@ from dpjax.metric_privacy.fitting import (
     fit_statistics,
     lipschitz_envelope,
     lipschitz_queries,
-    mismatch,
 )
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.laplace_noise import metric_laplace, nearest_point, planar_laplace
@@ -102,7 +100,6 @@ from dpjax.metric_privacy.universes import (
 )
 
 __all__ = [
-    "FittedMeans",
     "FittedQueries",
     "LipschitzQueries",
     "Metric",
@@ -125,7 +122,6 @@ __all__ = [
     "marginal_queries",
     "metric_exponential",
     "metric_laplace",
-    "mismatch",
     "mwem",
     "nearest_point",
     "noise_scales",

@@ -26,6 +26,7 @@ Everything here reads public numbers only, in float64. For ``queries``, ``metric
 from __future__ import annotations
 
 from dataclasses import field
+from functools import reduce
 from math import log
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -39,13 +40,12 @@ from scipy.optimize import linprog, nnls
 from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.metric_privacy.histograms import evaluate
-from dpjax.metric_privacy.metric import Metric, finite
+from dpjax.metric_privacy.metric import Metric, finite, on_one_universe
 from dpjax.metric_privacy.scales import (
     noise_scales,
     prepared,
     ratio,
     rounded_up,
-    scales_alone,
     smallest_scales,
 )
 from dpjax.pytrees import pytree
@@ -83,27 +83,6 @@ class FittedQueries(NamedTuple):
     closed_form: float
 
 
-class FittedMeans(NamedTuple):
-    """Values to average in place of the original ones, with the noise of their mean.
-
-    Attributes:
-        values: float64 ``(N,)``: c u' of the paper, in place of the value u of each element.
-        scales: c, the noise of the mean.
-        objective: max |values - original| + c, which bounds the mean absolute error.
-        closed_form: c for the original values.
-
-    >>> from dpjax.metric_privacy import from_points
-    >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=1.0)
-    >>> fit_marginals([0.0, 1.0, 2.0], metric, num_records=4.0).values.round(3).tolist()
-    [0.49, 0.51, 1.51]
-    """
-
-    values: np.ndarray
-    scales: float
-    objective: float
-    closed_form: float
-
-
 @pytree
 class LipschitzQueries:
     """K linear queries c Q' whose values differ by at most c d(i, j) between i and j, with c.
@@ -128,19 +107,9 @@ class LipschitzQueries:
     neighbors: Neighbors = field(default="swap", metadata={"static": True})
 
     @property
-    def num_queries(self) -> int:
-        """The number of queries, K."""
-        return self.values.shape[-2]
-
-    @property
     def size(self) -> int:
         """The number of elements of the universe, including the null record."""
         return self.values.shape[-1]
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the values."""
-        return self.values.dtype
 
     def answers(self, histograms: jax.Array) -> jax.Array:
         """Return the values of all queries, ``(..., K)``, at histograms ``(..., N)``.
@@ -148,12 +117,9 @@ class LipschitzQueries:
         The histograms include the null record if the metric has it.
         """
         if histograms.shape[-1:] != (self.size,):
-            null_record = (
-                ", the last of which is the null record" if self.neighbors == "add_remove" else ""
-            )
             raise ValueError(
-                f"histograms must have a last axis of {self.size} elements{null_record}, got shape "
-                f"{histograms.shape}."
+                f"histograms must have a last axis of {self.size} elements, including the null "
+                f"record, got shape {histograms.shape}."
             )
         return evaluate(jnp.asarray(self.values), histograms)
 
@@ -190,7 +156,7 @@ def fit_queries(
     Returns:
         :class:`FittedQueries`, within the budgets in exact arithmetic and never worse than G = Q.
         It is the global optimum for K = 1, up to a millionth, and a local one for more. Queries
-        that differ on elements of budget 0 are replaced by their means over such elements;
+        that differ on elements of budget 0 are replaced by the middle of their values there;
         ``closed_form`` is then infinite.
 
     Privacy:
@@ -210,8 +176,12 @@ def fit_queries(
     checks.one_of("loss", loss, LOSSES)
     checks.one_of("bias", bias, BIASES)
     n = checks.concrete_positive("num_records", num_records)
-    values, budgets = _with_public_n(queries, metric)
-    count, closed, power = len(values), _closed(budgets), 2 if loss == "squared" else 1
+    values, budgets = prepared(queries, metric)
+    if metric.neighbors != "swap":
+        raise ValueError(
+            "fitting needs a public number of records: pass a metric without the null record."
+        )
+    count, power = len(values), 2 if loss == "squared" else 1
     nats = log(count / checks.concrete_probability("failure", failure))
 
     def fitted(g: np.ndarray) -> FittedQueries:
@@ -227,35 +197,33 @@ def fit_queries(
             bound = n**power * total + power * np.sum(c**power)
         return FittedQueries(g, c, float(bound), float(bound))
 
-    def one(query: np.ndarray, d: np.ndarray) -> np.ndarray:
-        """Return the best query alone with these budgets."""
-        if bias == "all_elements":
-            query, c = (_least_squares if power == 2 else _least_total)(query, d, n)
-        else:
-            c = _worth_its_noise(_apart(query), d, n, power)
-        return _nearest(query, _reach(c, d))
-
-    def solved(shares: np.ndarray) -> np.ndarray:
-        """Return the best queries with these parts of the budgets, ``(K, N, N)``."""
-        shares = np.array([_closed(share) for share in shares])
+    def solved(values: np.ndarray, d: np.ndarray) -> np.ndarray:
+        """Return the best queries for these budgets, ``(K, N, N)``, of each."""
         if loss == "maximum":
-            c = _worth_its_noise(_apart(values), shares, n / nats)
-            return _nearest(values, _reach(c, shares))
-        g = np.array([one(query, d) for query, d in zip(values, shares, strict=True)])
-        return g + _center(values - g, power) if bias == "worst_element" else g
+            c = _worth_its_noise(_apart(values), d, n / nats)
+        elif bias == "worst_element":
+            c = _worth_its_noise(_apart(values), d, n, power)
+        else:
+            values, c = (_least_squares if power == 2 else _least_total)(values[0], d[0], n)
+        return _nearest(values, c, d)
 
     # Elements with a budget of 0 between them are one element.
-    same = closed == 0
-    start = fitted((values @ same / np.sum(same, axis=0))[:, np.argmax(same, axis=0)])
-    best, closed_form = start, start.objective
-    if not np.array_equal(start.queries, values):
-        closed_form = np.inf
-    equal = np.broadcast_to(budgets / count, (count, *budgets.shape))
-    for shares in (equal, _shares(start, budgets))[:count]:
-        for _ in range(_TURNS if count > 1 else 1):
-            found = fitted(solved(shares))
-            best = min(best, found, key=lambda fit: fit.objective)
-            shares = _shares(found, budgets)
+    twins = metric.closure().budgets == 0
+    best = fitted(_nearest(values, 1.0, np.where(twins, 0.0, np.inf)))
+    closed_form = best.objective if np.array_equal(best.queries, values) else np.inf
+    shares = np.broadcast_to(budgets / count, (count, *budgets.shape))
+    for _ in range(_TURNS if count > 1 else 1):
+        closed = np.array([Metric(share).closure().budgets for share in shares])
+        parts = [slice(None)] if loss == "maximum" else [slice(k, k + 1) for k in range(count)]
+        g = np.concatenate([solved(values[part], closed[part]) for part in parts])
+        if bias == "worst_element" and loss != "maximum" and count > 1:
+            g = g + _center(values - g, power)
+        found = fitted(g)
+        best = min(best, found, key=lambda fit: fit.objective)
+        used = ratio(_apart(found.queries), found.scales[:, None, None])
+        protected, rest = budgets < np.inf, budgets.copy()
+        np.subtract(budgets, np.sum(used, axis=0), where=protected, out=rest)
+        shares = used + np.maximum(rest, 0.0) / count
     return best._replace(closed_form=closed_form)
 
 
@@ -303,14 +271,14 @@ def fit_statistics(
     )
 
 
-def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> FittedMeans:
+def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> FittedQueries:
     """Return the values and the noise of problem (14), for the mean of one attribute.
 
         minimize  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
 
-    Where the metric is a sum over attributes, the mean of each is such a problem on its values. The
-    result is the global optimum, unless the metric violates the triangle inequality, and even then
-    it is within the budgets.
+    Where the metric is a sum over attributes, the mean of each is such a problem on its values, and
+    (13) with one statistic and absolute errors. The result is the global optimum, unless the metric
+    violates the triangle inequality, and even then it is within the budgets.
 
     Args:
         values: float ``(N,)``, the value of each element of one attribute's universe.
@@ -318,9 +286,8 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> F
         num_records: n, positive.
 
     Returns:
-        :class:`FittedMeans`: release mean(values of the records) + Lap(scales). The distribution of
-        n times that is ``metric_laplace(histogram, fit.values[None], metric, scales=[n *
-        fit.scales])``.
+        :class:`FittedQueries` of one query, as :func:`fit_statistics`: ``num_records * queries[0]``
+        are the values c u' to average in place of the given ones.
 
     Privacy:
         All attributes together are d-private under swap neighbors for the sum of their metrics,
@@ -329,20 +296,15 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> F
     >>> from dpjax.metric_privacy import from_points
     >>> metric = from_points([[0.0], [0.1], [5.0]], epsilon=1.0)
     >>> fit = fit_marginals([0.0, 1.0, 2.0], metric, num_records=4.0)
-    >>> fit.values.round(3).tolist(), round(fit.scales, 3), round(fit.objective, 3)
-    ([0.49, 0.51, 1.51], 0.051, 0.541)
+    >>> (
+    ...     (4 * fit.queries[0]).round(3).tolist(),
+    ...     fit.scales.round(3).tolist(),
+    ...     round(fit.objective, 3),
+    ... )
+    ([0.49, 0.51, 1.51], [0.051], 0.541)
     """
-    n = checks.concrete_positive("num_records", num_records)
-    (given,), budgets = _with_public_n(finite("values", values, ("N",))[None], metric)
-
-    def fitted(u: np.ndarray) -> FittedMeans:
-        scale = noise_scales(u[None], metric, strategy="common")[0] / n
-        return FittedMeans(u, float(scale), float(np.max(np.abs(u - given)) + scale), np.inf)
-
-    reach, start = n * _closed(budgets), fitted(given)
-    found = fitted(_nearest(given, _reach(_worth_its_noise(_apart(given), reach, 1.0), reach)))
-    best = min(start, found, key=lambda fit: fit.objective)
-    return best._replace(closed_form=start.objective)
+    given = finite("values", values, ("N",))[None]
+    return fit_statistics(given, metric, num_records=num_records, loss="absolute")
 
 
 def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
@@ -364,7 +326,7 @@ def lipschitz_queries(queries: ArrayLike, metric: Metric) -> LipschitzQueries:
     >>> round(float(lipschitz_queries([[0.0, 1.0, 2.0], [1.0, 1.0, 0.0]], metric).scale), 6)
     1.0
     """
-    return _promised(*prepared(queries, metric), 0.0, metric.neighbors)
+    return _promised(prepared(queries, metric)[0], metric, 0.0)
 
 
 def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: float) -> LipschitzQueries:
@@ -387,9 +349,8 @@ def lipschitz_envelope(queries: ArrayLike, metric: Metric, *, scale: float) -> L
     >>> lipschitz_envelope([[0.0, 1.0]], metric, scale=0.5).values.tolist()
     [[0.25, 0.75]]
     """
-    values, budgets = prepared(queries, metric)
-    c = checks.concrete_positive("scale", scale)
-    return _promised(_nearest(values, _reach(c, _closed(budgets))), budgets, c, metric.neighbors)
+    values, c = prepared(queries, metric)[0], checks.concrete_positive("scale", scale)
+    return _promised(_nearest(values, c, metric.closure().budgets), metric, c)
 
 
 def fit_lipschitz_queries(
@@ -439,12 +400,13 @@ def fit_lipschitz_queries(
         if price == "mwem" and np.any(np.abs(values) > 1):
             raise ValueError(BEYOND_ONE)
         price = unit_price(price, metric.size, len(values), failure)
-    price, closed = checks.concrete_nonnegative("price", price), _closed(budgets)
-    c, excess = _corners(np.max(_apart(values), axis=0), closed)
+    price, closed = checks.concrete_nonnegative("price", price), metric.closure().budgets
+    changes = _largest_changes(values)
+    c, excess = _corners(changes, closed)
     best = c[np.argmin(n * excess / 2 + price * np.cbrt(c * n**2))]
-    if best < np.max(scales_alone(values, budgets)) * (1 - 1e-12):
-        values = _nearest(values, _reach(best, closed))
-    return _promised(values, budgets, best, metric.neighbors)
+    if best < np.max(ratio(changes, budgets)) * (1 - 1e-12):
+        values = _nearest(values, best, closed)
+    return _promised(values, metric, best)
 
 
 def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failure: float) -> float:
@@ -461,60 +423,26 @@ def unit_price(mechanism: Mechanism, num_elements: int, num_queries: int, failur
     failure = checks.concrete_probability("failure", failure)
     if mechanism == "small_db":
         log_choices = max(log(num_queries), log(2 * num_queries) / 2)
-        return float(
-            (16 * log(num_elements) * log_choices + 4 * log(num_elements) + 4 * log(1 / failure))
-            ** (1 / 3)
-        )
+        gamma = (16 * log_choices + 4) * log(num_elements) - 4 * log(failure)
+        return float(gamma ** (1 / 3))
     return float(20 / 5 ** (2 / 3) * (log(num_elements) * log(num_queries)) ** (1 / 3))
-
-
-def mismatch(queries: ArrayLike, fitted: LipschitzQueries) -> float:
-    """Return the largest |q - c q'| over all queries ``(K, N)`` and elements.
-
-    >>> from dpjax.metric_privacy import from_budgets
-    >>> metric = from_budgets([[0, 1], [1, 0]])
-    >>> mismatch([[0.0, 1.0]], lipschitz_envelope([[0.0, 1.0]], metric, scale=0.5))
-    0.25
-    """
-    asked, found = (finite("queries", part, ("K", "N")) for part in (queries, fitted.values))
-    return float(np.max(np.abs(asked - found[:, : asked.shape[1]])))  # 0 at the null record
 
 
 def allowed_by(queries: LipschitzQueries, metric: Metric) -> Metric:
     """Return the metric for a guarantee, or raise if it does not allow the queries."""
-    if queries.size != metric.size or queries.neighbors != metric.neighbors:
-        raise ValueError(
-            f"queries and metric must have the same elements and neighbors, got {queries.size} "
-            f"elements under {queries.neighbors} and {metric.size} under {metric.neighbors}."
-        )
-    if checks.is_traced(queries.values):
-        raise TypeError("queries must be concrete for a guarantee, got traced ones.")
-    values = np.asarray(queries.values, np.float64)
-    excess = np.max(scales_alone(values, metric.budgets)) / float(queries.scale)
+    on_one_universe("queries and metric", queries, metric)
+    changes = _largest_changes(finite("queries", queries.values, ("K", "N")))
+    excess = np.max(ratio(changes, metric.budgets)) / float(queries.scale)
     if not excess <= 1:
-        raise ValueError(
-            f"queries must differ by at most c d(i, j), got {excess:g} times that: increase the "
-            "scale c."
-        )
+        raise ValueError(f"queries must differ by at most c d(i, j), got {excess:g} times that.")
     return metric
 
 
-def _with_public_n(queries: ArrayLike, metric: Metric) -> tuple[np.ndarray, np.ndarray]:
-    found = prepared(queries, metric)
-    if metric.neighbors != "swap":
-        raise ValueError(
-            "fitting needs a public number of records: pass a metric without the null record."
-        )
-    return found
-
-
-def _promised(
-    values: np.ndarray, budgets: np.ndarray, scale: float, neighbors: Neighbors
-) -> LipschitzQueries:
+def _promised(values: np.ndarray, metric: Metric, scale: float) -> LipschitzQueries:
     """Return queries of JAX's default float with a scale that these rounded ones need."""
     values = values.astype(checks.float_dtype())
-    needed = np.max(scales_alone(values.astype(np.float64), budgets))
-    return LipschitzQueries(values, sufficient(max(scale, needed), values), neighbors)
+    needed = np.max(ratio(_largest_changes(values.astype(np.float64)), metric.budgets))
+    return LipschitzQueries(values, sufficient(max(scale, needed), values), metric.neighbors)
 
 
 def sufficient(scale: float, values: np.ndarray) -> np.ndarray:
@@ -526,31 +454,26 @@ def sufficient(scale: float, values: np.ndarray) -> np.ndarray:
     return rounded_up(max(scale * (1 + 2.0**-50), least), values.dtype)
 
 
-def _closed(budgets: np.ndarray) -> np.ndarray:
-    """Return the lengths of shortest paths."""
-    return Metric(budgets).closure().budgets
-
-
 def _apart(values: np.ndarray) -> np.ndarray:
     """Return |q_i - q_j|, ``(..., N, N)``."""
     return np.abs(values[..., :, None] - values[..., None, :])
 
 
-def _reach(c: float, budgets: np.ndarray) -> np.ndarray:
-    """Return c d; ``inf`` where d is, even for c = 0."""
-    return np.multiply(c, budgets, where=budgets < np.inf, out=np.full_like(budgets, np.inf))
+def _largest_changes(values: np.ndarray) -> np.ndarray:
+    """Return the largest |q_i - q_j| of queries ``(K, N)``, one query at a time."""
+    return reduce(np.maximum, map(_apart, values))
 
 
-def _nearest(values: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """Return the functions ``(..., N)`` nearest in the sup norm with differences up to ``reach``.
+def _nearest(values: np.ndarray, c: float, budgets: np.ndarray) -> np.ndarray:
+    """Return the functions ``(..., N)`` nearest in the sup norm with differences up to c d.
 
-    ``reach`` satisfies the triangle inequality. Elements with a reach of 0 between them get exactly
-    the same value, even if their rows were rounded differently.
+    The budgets d satisfy the triangle inequality. Elements with a budget of 0 between them have the
+    same row, and so get exactly the same value.
     """
+    reach = np.multiply(c, budgets, where=budgets < np.inf, out=np.full_like(budgets, np.inf))
     above = np.min(values[..., None, :] + reach, axis=-1)
     below = np.max(values[..., None, :] - reach, axis=-1)
-    first = np.broadcast_to(np.argmax(reach == 0, axis=-1), above.shape)
-    return np.take_along_axis((above + below) / 2, first, axis=-1)
+    return (above + below) / 2
 
 
 def _corners(changes: np.ndarray, budgets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -586,6 +509,18 @@ def _worth_its_noise(changes: np.ndarray, budgets: np.ndarray, n: float, power: 
     return float(c[np.argmin((n * excess / 2) ** power + power * c**power)])
 
 
+def _center(points: np.ndarray, power: int) -> np.ndarray:
+    """Return a point ``(K, 1)`` with a small largest distance to the columns of points ``(K, N)``.
+
+    It takes shorter and shorter steps toward the farthest column (Badoiu and Clarkson 2003).
+    """
+    at = points[:, :1]
+    for number in range(200):
+        far = np.argmax(np.sum(np.abs(points - at) ** power, axis=0))
+        at = at + (points[:, [far]] - at) / (number + 2)
+    return at
+
+
 def _pairs(budgets: np.ndarray) -> tuple[sparse.csr_array, np.ndarray]:
     """Return the differences x_i - x_j of protected pairs, both ways, and their budgets."""
     first, second = np.nonzero((budgets < np.inf) & ~np.eye(len(budgets), dtype=bool))
@@ -595,25 +530,17 @@ def _pairs(budgets: np.ndarray) -> tuple[sparse.csr_array, np.ndarray]:
 
 
 def _least_total(query: np.ndarray, budgets: np.ndarray, n: float) -> tuple[np.ndarray, float]:
-    """Return the G and c of least n ||G - q||_1 + c, a linear program."""
-    size, center = len(query), np.min(query)
-    unit = np.max(query) - center or 1.0
+    """Return the G and c of least n ||G - q||_1 + c, a linear program.
+
+    Its variables are the parts of G above and below q, and c.
+    """
     apart, d = _pairs(budgets)
-    most = np.max(d, initial=0.0) or 1.0
-    one, none = sparse.eye_array(size), sparse.csr_array((d.size, size))
-    allowed, empty = sparse.csr_array(-d[:, None] / most), sparse.csr_array((size, 1))
-    rows = sparse.block_array(
-        [[apart, allowed, none], [one, empty, -one], [-one, empty, -one]], format="csr"
-    )
-    asked = (query - center) / unit
-    cost = np.concatenate([np.zeros(size), [1 / (n * most)], np.ones(size)])
-    found = linprog(
-        cost / min(1.0, cost[size]),
-        rows,
-        np.concatenate([np.zeros(d.size), asked, -asked]),
-        bounds=[(None, None)] * size + [(0, None)] * (size + 1),
-    ).x
-    return center + unit * found[:size], float(unit / most * found[size])
+    unit, most = np.ptp(query) or 1.0, np.max(d, initial=0.0) or 1.0
+    rows = sparse.hstack([apart, -apart, sparse.csr_array(-d[:, None] / most)])
+    cost = np.append(np.full(2 * query.size, n * most), 1.0)
+    found = linprog(cost / np.min(cost), rows, -apart @ query / unit).x * unit
+    more, less = found[:-1].reshape(2, -1)
+    return query + more - less, float(found[-1] / most)
 
 
 def _least_squares(query: np.ndarray, budgets: np.ndarray, n: float) -> tuple[np.ndarray, float]:
@@ -629,25 +556,3 @@ def _least_squares(query: np.ndarray, budgets: np.ndarray, n: float) -> tuple[np
     factors, _ = nnls(rows.T, given, maxiter=20 * len(rows))
     nearest = given - factors @ rows
     return nearest[:-1] + np.mean(query), float(max(nearest[-1], 0.0) * n / 2**0.5)
-
-
-def _center(points: np.ndarray, power: int) -> np.ndarray:
-    """Return a point ``(K, 1)`` with a small largest distance to the columns of points ``(K, N)``.
-
-    Start from the middle of each row, the best one for K = 1, and take shorter and shorter steps
-    toward the farthest column.
-    """
-    at = (np.max(points, axis=1) + np.min(points, axis=1))[:, None] / 2
-    found, least = at, np.inf
-    for number in range(100):
-        far = np.sum(np.abs(points - at) ** power, axis=0)
-        if np.max(far) < least:
-            found, least = at, np.max(far)
-        at = at + (points[:, np.argmax(far)][:, None] - at) / (number + 3)
-    return found
-
-
-def _shares(fit: FittedQueries, budgets: np.ndarray) -> np.ndarray:
-    """Return the part of each budget that each query uses, and an equal part of the rest."""
-    used = ratio(_apart(fit.queries), fit.scales[:, None, None])
-    return used + np.maximum(budgets - np.sum(used, axis=0), 0.0) / len(used)

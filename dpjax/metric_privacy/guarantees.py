@@ -14,7 +14,7 @@ from dpjax import checks
 from dpjax.accounting import Composition, Guarantee
 from dpjax.checks import Neighbors
 from dpjax.display import Shown
-from dpjax.metric_privacy.metric import Metric
+from dpjax.metric_privacy.metric import Metric, finite, on_one_universe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,13 +52,9 @@ class MetricGuarantee(Shown):
     ranges: Metric | None = None
 
     def __post_init__(self) -> None:
-        for metric in (self.metric,) if self.ranges is None else (self.metric, self.ranges):
-            checks.instance("MetricGuarantee", metric, Metric, "of from_budgets, from_points, ...")
-            if (metric.size, metric.neighbors) != (self.metric.size, self.neighbors):
-                raise ValueError(
-                    f"ranges must be on the {self.metric.size} elements of metric under "
-                    f"{self.neighbors} neighbors."
-                )
+        for metric in (self.metric, self.metric if self.ranges is None else self.ranges):
+            checks.instance("MetricGuarantee", metric, Metric, "from_budgets, from_points, ...")
+            on_one_universe("metric and ranges", self.metric, metric)
 
     def _facts(self) -> dict[str, Any]:
         return {"elements": self.metric.size, "neighbors": repr(self.neighbors)}
@@ -73,11 +69,7 @@ class MetricGuarantee(Shown):
             return self
         if not isinstance(other, MetricGuarantee):
             return NotImplemented
-        if (self.metric.size, self.neighbors) != (other.metric.size, other.neighbors):
-            raise ValueError(
-                f"guarantees can only be added on one universe, got {self.metric.size} elements "
-                f"under {self.neighbors} neighbors and {other.metric.size} under {other.neighbors}."
-            )
+        on_one_universe("guarantees that add up", self.metric, other.metric)
         ranges = np.maximum(
             _sum(self._closed_ranges, other._later_ranges),
             _sum(other._closed_ranges, self._later_ranges),
@@ -97,21 +89,14 @@ class MetricGuarantee(Shown):
         return MetricGuarantee(*(Metric(part, self.neighbors) for part in (budgets, ranges)))
 
     def __str__(self) -> str:
-        size = self.metric.size
-        budgets = self._closed[np.triu_indices(size, 1)]
-        finite = budgets[budgets < inf]
-        span = f" with budgets {np.min(finite):g} to {np.max(finite):g}" if finite.size else ""
+        budgets = self._closed[np.triu_indices(self.metric.size, 1)]
+        kept = budgets[budgets < inf]
+        span = f" with budgets {np.min(kept):g} to {np.max(kept):g}" if kept.size else ""
         who = "with the null record, n private" if self.neighbors == "add_remove" else "n public"
-        dp = self.guarantee(neighbors=self.neighbors)
-        if dp.epsilon < inf:
-            promise = str(dp)
-        else:
-            unprotected = budgets.size - finite.size
-            promise = (
-                f"no promise for {unprotected} of {budgets.size} pairs, so no DP under "
-                f"{self.neighbors} neighbors"
-            )
-        return f"d-privacy on {size} elements{span}, {who}: {promise}"
+        promise: Any = self.guarantee(neighbors=self.neighbors)
+        if promise.epsilon == inf:
+            promise = f"no promise for {budgets.size - kept.size} of {budgets.size} pairs, so no DP"
+        return f"d-privacy on {self.metric.size} elements{span}, {who}: {promise}"
 
     @property
     def neighbors(self) -> Neighbors:
@@ -143,9 +128,9 @@ class MetricGuarantee(Shown):
         >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
         3.0
         """
-        if not (0 <= i < self.metric.size and 0 <= j < self.metric.size):
-            raise IndexError(f"elements are 0 to {self.metric.size - 1}, got {i} and {j}.")
-        return float(self._closed[i, j])
+        last = self.metric.size - 1
+        at = tuple(checks.static_integer("elements", element, 0, last) for element in (i, j))
+        return float(self._closed[at])
 
     def guarantee(self, *, neighbors: Neighbors) -> Guarantee:
         """Return the differential privacy guarantee that is implied.
@@ -186,25 +171,20 @@ class MetricGuarantee(Shown):
         ... )
         2.0
         """
-        one, other = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        size = self.metric.num_values
-        if one.shape != (size,) or other.shape != (size,):
+        both = finite("histograms", np.asarray([x, y]), ("2", "N"))
+        if both.shape[1] != self.metric.num_values or np.any(both < 0):
             raise ValueError(
-                f"histograms must have {size} elements, got shapes {one.shape} and {other.shape}."
+                f"histograms must be nonnegative counts of {self.metric.num_values} elements, got "
+                f"{x} and {y}."
             )
-        if not all(np.all((counts >= 0) & (counts < inf)) for counts in (one, other)):
-            raise ValueError("histograms must be finite nonnegative counts.")
-        moved = one - other
+        moved = both[0] - both[1]
         if self.neighbors == "add_remove":
             moved = np.append(moved, -np.sum(moved))
         elif np.sum(moved) != 0:
             return inf
         differ = np.flatnonzero(moved)
-        return (
-            float(np.sum(np.abs(moved)) / 2 * np.max(self._closed[np.ix_(differ, differ)]))
-            if differ.size
-            else 0.0
-        )
+        most = np.max(self._closed[np.ix_(differ, differ)], initial=0.0)
+        return float(np.sum(np.abs(moved)) / 2 * most)
 
 
 def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:

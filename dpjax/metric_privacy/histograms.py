@@ -69,5 +69,5 @@ def costs(scores: Callable[..., jax.Array], *arrays: Any) -> jax.Array:
 
 
 def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:
-    """Return the rounded answers ``(..., K)`` of queries ``(..., K, N)`` at public histograms."""
-    return jnp.matmul(values, histograms[..., None], precision=jax.lax.Precision.HIGHEST)[..., 0]
+    """Return the rounded answers ``(..., K)`` of queries ``(K, N)`` at public histograms."""
+    return jnp.einsum("kn,...n->...k", values, histograms, precision="highest")

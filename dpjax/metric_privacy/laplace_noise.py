@@ -28,7 +28,14 @@ from dpjax.mechanisms import k_norm, laplace
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import counts_of
 from dpjax.metric_privacy.metric import Metric, finite, numbers
-from dpjax.metric_privacy.scales import STRATEGIES, OptimalScales, Strategy, load, noise_scales
+from dpjax.metric_privacy.scales import (
+    STRATEGIES,
+    OptimalScales,
+    Strategy,
+    load,
+    noise_scales,
+    prepared,
+)
 from dpjax.metric_privacy.universes import from_points
 from dpjax.numerics.float64 import in_float64
 
@@ -92,17 +99,13 @@ def metric_laplace(
     >>> distribution.mean().tolist(), [round(float(s), 4) for s in distribution.stddev()]
     ([35.0, 100.0], [1.4142, 0.0])
     """
-    checks.instance("metric_laplace", metric, Metric, "from_points, from_budgets, ...")
     checks.one_of("strategy", strategy, STRATEGIES)
-    values = metric.columns(queries)[:, : metric.num_values]
+    values = prepared(queries, metric)[0][:, : metric.num_values]
     known = scales.scales if isinstance(scales, OptimalScales) else scales
     if known is None:
         known = noise_scales(queries, metric, strategy=strategy)
     elif (spent := load(queries, known, metric)) > 1:
-        raise ValueError(
-            f"scales must have a load of at most 1 to be private, got {float(spent):g}: use larger "
-            "scales."
-        )
+        raise ValueError(f"scales must have a load of at most 1 to be private, got {spent:g}.")
     counts = counts_of(x, metric.num_values)
     if np.abs(values).max() > float(jnp.finfo(counts.dtype).max) * 2.0**-62:
         raise ValueError(f"queries must have values below 1e19 in {counts.dtype}: rescale them.")
@@ -181,8 +184,7 @@ def nearest_point(
     drawn, places = numbers("draws", draws), finite("points", points, ("N", "D"))
     if drawn.shape[-1:] != places.shape[1:]:
         raise ValueError(
-            f"points must be (N, D) for draws (..., D), got shapes {places.shape} and "
-            f"{drawn.shape}."
+            f"draws must have a last axis of {places.shape[1]} coordinates, got {drawn.shape}."
         )
     known = np.isfinite(drawn).all(axis=-1)
     found = KDTree(places).query(np.where(known[..., None], drawn, 0.0), p=_NORMS[distance])[1]

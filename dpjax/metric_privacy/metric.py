@@ -115,11 +115,9 @@ class Metric(Shown):
         """
         shortest = self.closure().budgets
         longer = self.budgets > shortest * (1 + ROUNDING)
-        if not longer.any():
-            return None
-        excess = np.subtract(self.budgets, shortest, where=longer, out=np.zeros(self.budgets.shape))
-        i, j = np.unravel_index(np.argmax(excess), excess.shape)
-        return int(i), int(j), float(shortest[i, j])
+        excess = np.subtract(self.budgets, shortest, where=longer, out=np.zeros_like(shortest))
+        i, j = divmod(int(np.argmax(excess)), self.size)
+        return (i, j, float(shortest[i, j])) if longer.any() else None
 
     def with_absence(self, budgets: ArrayLike) -> Metric:
         """Return the metric with the null record as the last element, which makes n private.
@@ -146,24 +144,10 @@ class Metric(Shown):
         whole[-1, :-1] = whole[:-1, -1] = prices(budgets, self.size, "element")
         return Metric(whole, "add_remove")
 
-    def columns(self, queries: ArrayLike) -> np.ndarray:
-        """Return queries ``(K, num_values)`` as float64 ``(K, N)``, with a 0 for a null record."""
-        values = finite("queries", queries, ("K", "N"))
-        if values.shape[1] != self.num_values:
-            raise ValueError(
-                f"queries must have a last axis of {self.num_values} elements as the metric, got "
-                f"{values.shape[1]}."
-            )
-        return np.pad(values, ((0, 0), (0, self.size - self.num_values)))
-
     def __add__(self, other: Metric) -> Metric:
         if not isinstance(other, Metric):
             return NotImplemented
-        if (self.size, self.neighbors) != (other.size, other.neighbors):
-            raise ValueError(
-                f"metrics must have the same elements and neighbors to be added, got {self.size} "
-                f"elements under {self.neighbors} and {other.size} under {other.neighbors}."
-            )
+        on_one_universe("metrics", self, other)
         return Metric(self.budgets + other.budgets, self.neighbors)
 
     def __radd__(self, other: int) -> Metric:
@@ -202,6 +186,15 @@ def uniform(size: int, *, epsilon: float) -> Metric:
     return Metric(checks.concrete_epsilon(epsilon) * (1 - np.eye(size)))
 
 
+def on_one_universe(name: str, one: Any, other: Any) -> None:
+    """Raise for metrics or queries of different elements or neighbors."""
+    if (one.size, one.neighbors) != (other.size, other.neighbors):
+        raise ValueError(
+            f"{name} must have the same elements and neighbors, got {one.size} elements under "
+            f"{one.neighbors} and {other.size} under {other.neighbors}."
+        )
+
+
 def numbers(name: str, value: ArrayLike) -> np.ndarray:
     """Return public numbers as float64, or raise."""
     if checks.is_traced(value):
@@ -219,12 +212,12 @@ def finite(name: str, value: ArrayLike, axes: tuple[str, ...]) -> np.ndarray:
     return array
 
 
-def prices(budgets: ArrayLike, count: int, of: str) -> np.ndarray:
+def prices(budgets: ArrayLike, count: int, of: str, name: str = "budgets") -> np.ndarray:
     """Return nonnegative numbers, possibly infinite, ``(count,)``; one number is for all."""
-    array = numbers("budgets", budgets)
+    array = numbers(name, budgets)
     if array.shape not in ((), (1,), (count,)) or not np.all(array >= 0):
         raise ValueError(
-            f"budgets must be nonnegative or inf, one for each of {count} {of}s or one for all, "
-            f"got {budgets}."
+            f"{name} must be nonnegative or inf, one for each of {count} {of}s or one for all, got "
+            f"{budgets}."
         )
     return np.broadcast_to(array, count)

@@ -20,7 +20,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.metric_privacy.metric import Metric, finite
+from dpjax.metric_privacy.metric import Metric, finite, numbers
 
 Strategy = Literal["equal_shares", "common", "parameter_selection", "optimal"]
 Objective = Literal["squared", "absolute", "geometric_mean"]
@@ -68,13 +68,13 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> float:
     >>> load(queries, [2.0, 1.0], metric)
     1.0
     """
-    values, budgets = prepared(queries, metric)
-    c = checks.host_floats("scales", scales).astype(np.float64)
-    if c.shape != values.shape[:1] or not np.all(c >= 0):
+    steep = slopes(*prepared(queries, metric))
+    c = numbers("scales", scales)
+    if c.shape != steep.shape[:1] or not np.all(c >= 0):
         raise ValueError(
-            f"scales must be nonnegative, one for each of the {len(values)} queries, got {scales}."
+            f"scales must be nonnegative, one for each of the {len(steep)} queries, got {scales}."
         )
-    return float(_used(values, c, budgets).max())
+    return float(ratio(steep, c[:, None]).sum(axis=0).max(initial=0.0))
 
 
 def single_query_scale(query: ArrayLike, metric: Metric) -> float:
@@ -90,9 +90,7 @@ def single_query_scale(query: ArrayLike, metric: Metric) -> float:
     >>> round(single_query_scale([0.0, 0.5, 0.2], metric), 4)
     0.25
     """
-    return float(
-        noise_scales(finite("query", query, ("N",))[None], metric, strategy="equal_shares")[0]
-    )
+    return float(noise_scales(finite("query", query, ("N",))[None], metric, strategy="common")[0])
 
 
 def noise_scales(
@@ -114,17 +112,16 @@ def noise_scales(
     checks.one_of("strategy", strategy, STRATEGIES)
     if strategy == "optimal":
         return optimal_scales(queries, metric).scales
-    values, budgets = prepared(queries, metric)
-    alone = scales_alone(values, budgets)
-    live = answered(alone)
+    alone, live, steep = _live(*prepared(queries, metric))
+    if not len(steep):
+        return alone
     if strategy == "equal_shares":
-        shared = alone[live] * np.sum(live)
+        shared = alone[live] * len(steep)
     elif strategy == "common":
-        shared = np.ones(np.sum(live))
-        shared *= _used(values[live], shared, budgets).max()
+        shared = np.full(len(steep), steep.sum(axis=0).max())
     else:
-        shared = _in_rounds(values[live], budgets)
-    return _within(values, shared, alone, budgets)
+        shared = _in_rounds(steep)
+    return _within(alone, live, steep, shared)
 
 
 def parameter_selection(queries: ArrayLike, metric: Metric) -> np.ndarray:
@@ -183,10 +180,10 @@ def optimal_scales(
     """
     checks.one_of("objective", objective, tuple(POWERS))
     values, budgets = prepared(queries, metric)
-    w = np.ones(len(values)) if weights is None else checks.host_floats("weights", weights)
-    if w.shape != values.shape[:1] or not np.all((w > 0) & (w < np.inf)):
+    w = np.ones(len(values)) if weights is None else finite("weights", weights, ("K",))
+    if w.shape != values.shape[:1] or not np.all(w > 0):
         raise ValueError(f"weights must be positive, of shape ({len(values)},), got {weights}.")
-    return smallest_scales(values, budgets, w.astype(np.float64), POWERS[objective])
+    return smallest_scales(values, budgets, w, POWERS[objective])
 
 
 def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> float:
@@ -211,10 +208,10 @@ def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) ->
     4.0
     """
     values, budgets = prepared(queries, metric)
-    c = checks.host_floats("scales", scales).astype(np.float64)
-    sensitivity = _used(values, np.ones(len(values)), np.ones_like(budgets)).max()
+    sensitivity = slopes(values, np.ones_like(budgets)).sum(axis=0).max(initial=0.0)
     with np.errstate(divide="ignore"):
-        return float(np.exp(np.mean(np.log(sensitivity / metric.smallest / c))))
+        each = sensitivity / metric.smallest / numbers("scales", scales)
+        return float(np.exp(np.mean(np.log(each))))
 
 
 def prepared(
@@ -242,32 +239,35 @@ def rounded_up(numbers: Any, dtype: Any) -> np.ndarray:
     return np.where(found < numbers, np.nextafter(found, np.inf, dtype=dtype), found)
 
 
-def scales_alone(values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
-    """Return each query's scale with the whole budget, ``(K,)``, 0 to ``inf``."""
-    return np.array([_used(query[None], np.ones(1), budgets).max() for query in values])
-
-
-def answered(alone: np.ndarray) -> np.ndarray:
-    """Return which queries need noise: those whose scale alone is positive and finite."""
-    return (alone > 0) & (alone < np.inf)
+def slopes(values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+    """Return |q_i - q_j| / d(i, j) of each query and pair, ``(K, N (N - 1) / 2)``."""
+    first, second = np.triu_indices(len(budgets), 1)
+    return ratio(np.abs(values[:, first] - values[:, second]), budgets[first, second])
 
 
 def smallest_scales(
     values: np.ndarray, budgets: np.ndarray, weights: np.ndarray, power: int
 ) -> OptimalScales:
     """Return the scales of least sum w_k c_k^power; for power 0, of w_k log c_k."""
-    alone = scales_alone(values, budgets)
-    live = answered(alone)
-    shared, gap = alone[live], 0.0
-    if shared.size:
-        # As v = alone / c is at most 1, no other pair can bind.
-        first, second = np.nonzero(np.triu(_used(values[live], shared, budgets) > 1 - 1e-9))
-        apart = np.abs(values[live][:, first] - values[live][:, second])
-        rows = ratio(apart / shared[:, None], budgets[first, second]).T
-        size = weights[live] * shared**power
-        v, gap = _barrier(rows, size / np.sum(size), power)
-        shared = shared / v
-    return OptimalScales(_within(values, shared, alone, budgets), gap)
+    alone, live, steep = _live(values, budgets)
+    if not len(steep):
+        return OptimalScales(alone, 0.0)
+    rows = (steep / alone[live, None]).T
+    size = weights[live] * alone[live] ** power
+    # As v = alone / c is at most 1, no other pair can bind.
+    v, gap = _barrier(rows[rows.sum(axis=1) > 1 - 1e-9], size / np.sum(size), power)
+    return OptimalScales(_within(alone, live, steep, alone[live] / v), gap)
+
+
+def _live(values: np.ndarray, budgets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each query's scale with the whole budget, which need noise, and the slopes of these.
+
+    The others have a scale of 0 or ``inf``.
+    """
+    steep = slopes(values, budgets)
+    alone = steep.max(axis=1, initial=0.0)
+    live = (alone > 0) & (alone < np.inf)
+    return alone, live, steep[live]
 
 
 def _barrier(rows: np.ndarray, w: np.ndarray, power: int) -> tuple[np.ndarray, float]:
@@ -301,42 +301,29 @@ def _barrier(rows: np.ndarray, w: np.ndarray, power: int) -> tuple[np.ndarray, f
         t *= 10
 
 
-def _in_rounds(values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
+def _in_rounds(steep: np.ndarray) -> np.ndarray:
     """Return c with 1/c the sum of the shares of Algorithm 3."""
-    first, second = np.triu_indices(len(budgets), 1)
-    apart, d = np.abs(values[:, first] - values[:, second]), budgets[first, second]
-    used_up = 64 * len(values) * np.finfo(np.float64).eps
-    rates, active, left = np.zeros(len(values)), np.ones(len(values), bool), d
-    while active.any():
-        need = ratio(apart, left).max(axis=1)
-        share = np.where(active, 1 / np.where(active, need, 1.0), 0.0)
-        crowd = np.where(apart > 0, ratio(share @ apart, left), 0.0).max(axis=1)
-        rates = rates + share / np.where(active, crowd, 1.0)
-        left = np.maximum(d - rates @ apart, 0.0)
-        gone = (left <= used_up * d) & (d < np.inf)
-        active &= ~np.any((apart > 0) & gone, axis=1)
-    return 1 / rates
-
-
-def _used(values: np.ndarray, scales: np.ndarray, budgets: np.ndarray) -> np.ndarray:
-    """Return which fraction of its budget each pair uses, ``(N, N)``."""
-    cost = np.zeros_like(budgets)
-    for query, scale in zip(values, scales, strict=True):
-        cost += ratio(np.abs(query[:, None] - query), scale)
-    return ratio(cost, budgets)
+    rates, used_up = np.zeros(len(steep)), 64 * len(steep) * np.finfo(np.float64).eps
+    while True:
+        left = 1 - rates @ steep
+        left = np.where(left > used_up, left, 0.0)
+        share = 1 / ratio(steep, left).max(axis=1)  # 0 for a query whose budget is used up
+        if not share.any():
+            return 1 / rates
+        crowd = np.where(steep > 0, ratio(share @ steep, left), 0.0).max(axis=1)
+        rates += share / np.where(share > 0, crowd, 1.0)
 
 
 def _within(
-    values: np.ndarray, shared: np.ndarray, alone: np.ndarray, budgets: np.ndarray
+    alone: np.ndarray, live: np.ndarray, steep: np.ndarray, shared: np.ndarray
 ) -> np.ndarray:
-    """Return scales multiplied by their load if above 1; 0 or ``inf`` for queries without noise.
+    """Return the scales of all queries, those that need noise multiplied by a load above 1.
 
     They are within the budgets in exact arithmetic, as the computed load has a relative error below
     (K + 8) eps.
     """
-    live = answered(alone)
-    spent = max(_used(values[live], shared, budgets).max(), 1.0)
-    margin = 1 + (2 * len(values) + 16) * np.finfo(np.float64).eps
+    spent = max((1 / shared @ steep).max(), 1.0)
+    margin = 1 + (2 * len(alone) + 16) * np.finfo(np.float64).eps
     found = alone.copy()
     found[live] = shared * (spent * margin)
     return found

@@ -109,11 +109,8 @@ def metric_exponential(
     True
     """
     points = checks.float_array("scores", scores)
-    shape, dtype = points.shape, points.dtype
-    if shape[-1:] in ((), (0,)):
-        raise ValueError(
-            f"scores must have a last axis with at least one candidate, got shape {shape}."
-        )
+    if points.shape[-1:] in ((), (0,)):
+        raise ValueError(f"scores must have a last axis of candidates, got shape {points.shape}.")
     checks.instance("metric", metric, Metric, "from_points, from_budgets, ...")
     change = finite("sensitivity", sensitivity, ("N", "N"))
     if change.shape != metric.budgets.shape or not np.all(change >= 0):
@@ -121,12 +118,9 @@ def metric_exponential(
             f"sensitivity must be finite and not negative, ({metric.size}, {metric.size}), got "
             f"shape {change.shape}."
         )
-    needed = _largest_ratio(np.maximum(change, change.T), metric.budgets, dtype)
-    return _distribution(
-        costs(lambda scores: scores, points),
-        _labels(candidates, shape[-1], dtype),
-        rounded_up(needed * (1 + 2.0**-50), dtype),
-    )
+    needed = _largest_ratio(np.maximum(change, change.T), metric.budgets, points.dtype)
+    scale = rounded_up(needed * (1 + 2.0**-50), points.dtype)
+    return _distribution(costs(lambda scores: scores, points), candidates, scale)
 
 
 @with_guarantee(selection_guarantee)
@@ -168,11 +162,8 @@ def linear_selection(
     values, budgets = prepared(weights, metric, "weights")
     counts = counts_of(x, metric.num_values)
     known = jnp.asarray(values[:, : metric.num_values], counts.dtype)
-    return _distribution(
-        costs(lambda counts, known: counts @ known.T, counts, known),
-        _labels(candidates, len(values), counts.dtype),
-        _scale(values, budgets, counts.dtype),
-    )
+    cost = costs(lambda counts, known: counts @ known.T, counts, known)
+    return _distribution(cost, candidates, _scale(values, budgets, counts.dtype))
 
 
 def selection_scale(weights: ArrayLike, metric: Metric) -> float:
@@ -203,8 +194,7 @@ def small_db_guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuara
     d-privacy on 2 elements with budgets 2 to 2, n public:
     2-DP under swap neighbors
     """
-    allowed = allowed_by(queries, metric)
-    return MetricGuarantee(allowed, ranges=allowed)
+    return selection_guarantee(allowed_by(queries, metric))
 
 
 @with_guarantee(small_db_guarantee)
@@ -249,13 +239,10 @@ def small_db(
     checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     databases = small_databases(queries.size, size)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, public_n)
-    return _of_databases(
-        counts,
-        public,
-        queries,
-        jnp.asarray(databases, public.dtype),
-        jnp.asarray(size, public.dtype),
-    )
+    known = jnp.asarray(databases, public.dtype)
+    values, scale = (jnp.asarray(part, public.dtype) for part in (queries.values, queries.scale))
+    cost = costs(_misses, counts, public, values, known)
+    return _distribution(cost, None, jnp.where(scale < jnp.inf, scale, jnp.nan))
 
 
 def small_databases(num_elements: int, size: int) -> np.ndarray:
@@ -268,10 +255,8 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
     >>> small_databases(3, 2).tolist()
     [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
     """
-    num_elements, size = (
-        checks.static_integer("num_elements", num_elements, 1),
-        checks.static_integer("size", size, 1),
-    )
+    num_elements = checks.static_integer("num_elements", num_elements, 1)
+    size = checks.static_integer("size", size, 1)
     count = comb(num_elements + size - 1, size)
     if count > MOST_DATABASES:
         raise ValueError(
@@ -279,10 +264,8 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
             f"databases of {size} records of {num_elements} kinds: use a smaller size or universe, "
             "or mwem, which enumerates none."
         )
-    chosen = np.array(list(combinations_with_replacement(range(num_elements), size)))[::-1]
-    found = np.zeros((count, num_elements), np.int64)
-    np.add.at(found, (np.arange(count)[:, None], chosen), 1)
-    return found
+    chosen = combinations_with_replacement(range(num_elements), size)
+    return np.array([np.bincount(records, minlength=num_elements) for records in chosen])[::-1]
 
 
 def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int:
@@ -301,29 +284,30 @@ def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int
     (10, 2)
     """
     num_queries = checks.static_integer("num_queries", num_queries, 1)
-    alpha, spread = (
-        checks.concrete_positive("alpha", alpha),
-        checks.concrete_positive("spread", spread),
-    )
-    return max(1, ceil(max(log(num_queries), log(2 * num_queries) / 2) * (spread / alpha) ** 2))
+    times = checks.concrete_positive("spread", spread) / checks.concrete_positive("alpha", alpha)
+    return max(1, ceil(max(log(num_queries), log(2 * num_queries) / 2) * times**2))
 
 
-def _labels(candidates: ArrayLike | None, count: int, dtype: jnp.dtype) -> jax.Array:
-    if candidates is None:
-        return jnp.arange(count, dtype=dtype)
-    labels = checks.float_array("candidates", candidates).astype(dtype)
+def _distribution(cost: jax.Array, candidates: ArrayLike | None, scale: ArrayLike) -> Finite:
+    """Return the distribution of candidates with P proportional to exp(-cost / (2 scale)).
+
+    It is uniform for an infinite scale, and NaN for one of 0 or NaN.
+    """
+    count, dtype = cost.shape[-1], cost.dtype
+    labels = jnp.arange(count, dtype=dtype)
+    if candidates is not None:
+        labels = checks.float_array("candidates", candidates).astype(dtype)
     if labels.shape[-1:] != (count,):
         raise ValueError(
             f"candidates must have one element for each of the {count} scores on the last axis, "
             f"got shape {labels.shape}."
         )
-    return labels
+    return Finite(labels, cost, _rate(jnp.asarray(scale, dtype)))
 
 
 @jax.jit
-def _distribution(cost: jax.Array, labels: jax.Array, scale: np.ndarray) -> Finite:
-    ok = scale > 0  # NaN and 0 give NaN; infinity the uniform distribution
-    return Finite(labels, cost, jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan))
+def _rate(scale: jax.Array) -> jax.Array:
+    return jnp.where(scale > 0, 1 / (2 * jnp.where(scale > 0, scale, 1.0)), jnp.nan)
 
 
 def _scale(weights: np.ndarray, budgets: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -344,38 +328,15 @@ def _largest_ratio(change: np.ndarray, budgets: np.ndarray, dtype: np.dtype) -> 
     return float(np.max(ratio(change, np.where(np.eye(len(budgets)) == 1, np.inf, left))))
 
 
-@jax.jit
-def _of_databases(
-    counts: jax.Array,
-    total: jax.Array,
-    queries: LipschitzQueries,
-    databases: jax.Array,
-    size: jax.Array,
-) -> Finite:
-    dtype = counts.dtype
-    values, scale = jnp.asarray(queries.values, dtype), jnp.asarray(queries.scale, dtype)
+def _misses(
+    counts: jax.Array, total: jax.Array, values: jax.Array, databases: jax.Array
+) -> jax.Array:
+    """Return minus the largest miss of each database, one query at a time."""
+    times = (total / jnp.sum(databases[0]))[..., None]
 
-    def scores(
-        counts: jax.Array,
-        total: jax.Array,
-        values: jax.Array,
-        databases: jax.Array,
-        size: jax.Array,
-    ) -> jax.Array:
-        """Return minus the largest miss of each database, one query at a time."""
+    def worse(miss: jax.Array, query: jax.Array) -> tuple[jax.Array, None]:
+        there = times * (databases @ query)
+        return jnp.maximum(miss, jnp.abs((counts @ query)[..., None] - there)), None
 
-        def worse(miss: jax.Array, query: jax.Array) -> tuple[jax.Array, None]:
-            there = (total / size)[..., None] * (databases @ query)
-            return jnp.maximum(miss, jnp.abs((counts @ query)[..., None] - there)), None
-
-        batch = jnp.broadcast_shapes(counts.shape[:-1], total.shape)
-        none = jnp.zeros((*batch, len(databases)), counts.dtype)
-        return -jax.lax.scan(worse, none, values)[0]
-
-    ok = (scale > 0) & (scale < jnp.inf)
-    rate = jnp.where(ok, 1 / (2 * jnp.where(ok, scale, 1.0)), jnp.nan)
-    return Finite(
-        jnp.arange(databases.shape[0], dtype=dtype),
-        costs(scores, counts, total, values, databases, size),
-        rate,
-    )
+    batch = jnp.broadcast_shapes(counts.shape[:-1], total.shape)
+    return -jax.lax.scan(worse, jnp.zeros((*batch, len(databases)), counts.dtype), values)[0]

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import combinations
-from typing import Literal, get_args
+from math import prod
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -48,17 +49,18 @@ def from_points(
 
     checks.one_of("distance", distance, get_args(Distance))
     places, rate = finite("points", points, ("N", "D")), checks.concrete_epsilon(epsilon)
+    factors = prices(1 if weights is None else weights, places.shape[1], "coordinate", "weights")
+    if distance == "hamming":
+        return weighted_hamming(places, budgets=rate * factors)
     if distance == "great_circle":
         if weights is not None:
             raise ValueError("weights must be None for great_circle.")
-        return Metric(rate * _great_circle(places))
-    count = places.shape[1]
-    factors = np.ones(count) if weights is None else finite("weights", weights, ("D",))
-    if factors.shape != (count,) or np.any(factors < 0):
-        raise ValueError(f"weights must be {count} nonnegative numbers, got {weights}.")
-    if distance == "hamming":
-        return weighted_hamming(places, budgets=rate * factors)
-    scaled = _from_least(points) * factors
+        ball = _on_the_ball(places)
+        half = np.minimum(cdist(ball, ball) / 2, 1.0)
+        return Metric(rate * 2 * _EARTH_RADIUS * np.arcsin(half))
+    # Integers are subtracted before they are rounded
+    exact = np.asarray(points).astype(object if np.asarray(points).dtype.kind in "iu" else float)
+    scaled = (exact - exact.min(axis=0)).astype(np.float64) * factors
     apart = cdist(scaled, scaled, _NAMES[distance])
     if not np.isfinite(apart).all():
         raise ValueError("points must have finite distances: rescale them.")
@@ -143,9 +145,8 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike], rule: Rul
         count = np.size(own)
         if rule == "min" and count != 2:
             raise ValueError(
-                f"rule='min' needs attributes of two values, got {count}: with budgets (1, 10, 10) "
-                "the last two are 10 apart, but 2 by way of the first. Use rule='sum' or "
-                "weighted_hamming."
+                f"rule='min' needs attributes of two values, got {count}: of more it is no metric. "
+                "Use rule='sum' or weighted_hamming."
             )
         if not np.all((column >= 0) & (column < count)):
             raise ValueError(f"records must be codes from 0 to {count - 1}, which have a budget.")
@@ -192,12 +193,10 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     [[0.0, 1.0, 1.5], [1.0, 0.0, 0.5], [1.5, 0.5, 0.0]]
     """
     size, pairs = checks.static_integer("size", size, 1), np.asarray(edges)
-    if pairs.dtype.kind not in "iu":
-        raise TypeError(f"edges must be pairs of integers, got dtype {pairs.dtype}.")
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.all((pairs >= 0) & (pairs < size)):
-        raise ValueError(
-            f"edges must be (E, 2), pairs of nodes from 0 to {size - 1}, got shape {pairs.shape}."
-        )
+    if pairs.shape != (len(pairs), 2) or pairs.dtype.kind not in "iu":
+        raise ValueError(f"edges must be integers (E, 2), got {pairs.dtype} {pairs.shape}.")
+    if not np.all((pairs >= 0) & (pairs < size)):
+        raise ValueError(f"edges must be pairs of nodes from 0 to {size - 1}.")
     lengths = np.where(np.eye(size) == 1, 0.0, np.inf)
     np.minimum.at(lengths, tuple(pairs.T), prices(budgets, len(pairs), "edge"))
     return Metric(np.minimum(lengths, lengths.T)).closure()
@@ -256,10 +255,10 @@ def blowfish(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
     >>> blowfish(line, epsilon=0.5, threshold=1).budgets.tolist()
     [[0.0, 0.5, inf], [0.5, 0.0, 0.5], [inf, 0.5, 0.0]]
     """
-    apart, limit = _without_absence("blowfish", distances), _threshold(threshold)
-    budgets = np.where(apart <= limit * (1 + ROUNDING), checks.concrete_epsilon(epsilon), np.inf)
-    np.fill_diagonal(budgets, 0.0)
-    return Metric(budgets)
+    times = _without_absence("blowfish", distances) / checks.concrete_positive(
+        "threshold", threshold
+    )
+    return _policy(epsilon, np.where(times <= 1 + ROUNDING, 1.0, np.inf))
 
 
 def smooth_threshold(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
@@ -276,10 +275,9 @@ def smooth_threshold(distances: Metric, *, epsilon: float, threshold: float) -> 
     >>> smooth_threshold(line, epsilon=0.5, threshold=2).budgets.tolist()
     [[0.0, 0.5, 1.0], [0.5, 0.0, 0.75], [1.0, 0.75, 0.0]]
     """
-    apart = _without_absence("smooth_threshold", distances) / _threshold(threshold)
-    budgets = checks.concrete_epsilon(epsilon) * np.maximum(1.0, apart)
-    np.fill_diagonal(budgets, 0.0)
-    return Metric(budgets)
+    apart = _without_absence("smooth_threshold", distances)
+    times = apart / checks.concrete_positive("threshold", threshold)
+    return _policy(epsilon, np.maximum(1.0, times))
 
 
 def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
@@ -295,12 +293,15 @@ def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
     [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
     """
     each = _sizes([sizes] if isinstance(sizes, (int, np.integer)) else sizes)
-    ends = [np.triu_indices(n) for n in each]
-    tables = [
-        (first[:, None] <= np.arange(n)) & (np.arange(n) <= last[:, None])
-        for n, (first, last) in zip(each, ends, strict=True)
+    tables: list[Any] = [
+        [
+            (low <= np.arange(n)) & (np.arange(n) <= high)
+            for low in range(n)
+            for high in range(low, n)
+        ]
+        for n in each
     ]
-    return reduce(np.kron, tables).astype(np.float32)
+    return np.asarray(reduce(np.kron, tables), np.float32).reshape(-1, prod(each))
 
 
 def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
@@ -318,55 +319,36 @@ def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
     [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
     """
     each = _sizes(sizes)
-    tables = list(combinations(range(len(each)), checks.static_integer("ways", ways, 0, len(each))))
-
-    def cells(table: tuple[int, ...]) -> np.ndarray:
-        factors: list[np.ndarray] = [np.ones((1, n)) for n in each]
-        for attribute in table:
-            factors[attribute] = np.eye(each[attribute])
-        return reduce(np.kron, factors)
-
-    return np.concatenate([cells(table) for table in tables]).astype(np.float32)
-
-
-def _from_least(values: ArrayLike) -> np.ndarray:
-    """Return numbers minus the least of their column, float64.
-
-    Integers are subtracted before they are rounded.
-    """
-    array = np.asarray(values)
-    exact = array.astype(object if array.dtype.kind in "iu" else np.float64)
-    return (exact - exact.min(axis=0)).astype(np.float64)
+    tables = combinations(range(len(each)), checks.static_integer("ways", ways, 0, len(each)))
+    cells: list[list[np.ndarray]] = [
+        [np.eye(n) if at in table else np.ones((1, n)) for at, n in enumerate(each)]
+        for table in tables
+    ]
+    return np.concatenate([reduce(np.kron, factors) for factors in cells]).astype(np.float32)
 
 
 def _microseconds(dates: np.ndarray) -> np.ndarray:
     """Return dates as integers."""
-    try:
-        years = dates.astype("datetime64[Y]").astype(np.int64)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"dates must be dates or numbers of days, got dtype {dates.dtype}."
-        ) from None
+    years = dates.astype("datetime64[Y]").astype(np.int64)
     # 64-bit microseconds would wrap around; NaT is the least integer
     if not dates.size or np.any((years < -290_000) | (years > 290_000)):
         raise ValueError("dates must be one or more dates within 290,000 years of 1970, not NaT.")
     return dates.astype("datetime64[us]").astype(np.int64)
 
 
-def _great_circle(places: np.ndarray) -> np.ndarray:
-    """Return the kilometers between places by the haversine formula."""
+def _on_the_ball(places: np.ndarray) -> np.ndarray:
+    """Return places in degrees on the unit sphere, ``(N, 3)``."""
     if places.shape[1] != 2 or np.any(np.abs(places[:, 0]) > 90):
         raise ValueError(
             "points must be (latitude, longitude) in degrees for great_circle, with latitudes from "
             "-90 to 90."
         )
     latitude, longitude = places.T
-    rise = np.radians(np.subtract.outer(latitude, latitude))
-    around = np.subtract.outer(longitude, longitude)
-    turn = np.radians(around - 360 * np.round(around / 360))  # one meridian has two longitudes
-    narrow = np.sin(np.radians(90 - np.abs(latitude)))  # its cosine, 0 at the poles
-    h = np.sin(rise / 2) ** 2 + np.outer(narrow, narrow) * np.sin(turn / 2) ** 2
-    return 2 * _EARTH_RADIUS * np.arcsin(np.sqrt(np.minimum(h, 1)))
+    around = np.radians(longitude % 360)  # one meridian has two longitudes
+    narrow = np.sin(np.radians(90 - np.abs(latitude)))  # 0 at the poles
+    return np.column_stack(
+        [narrow * np.cos(around), narrow * np.sin(around), np.sin(np.radians(latitude))]
+    )
 
 
 def _table(records: ArrayLike) -> np.ndarray:
@@ -395,8 +377,8 @@ def _without_absence(caller: str, metric: Metric) -> np.ndarray:
     return metric.budgets
 
 
-def _threshold(threshold: float) -> float:
-    return checks.concrete_positive("threshold", threshold)
+def _policy(epsilon: float, times: np.ndarray) -> Metric:
+    return Metric(np.where(np.eye(len(times)), 0.0, checks.concrete_epsilon(epsilon) * times))
 
 
 def _sizes(sizes: Sequence[int]) -> list[int]:

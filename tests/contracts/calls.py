@@ -272,7 +272,6 @@ CALLS = {
         "marginal_queries": lambda: given([2, 2], ways=1),
         "metric_exponential": lambda: given(COUNTS, metric(), sensitivity=1 - np.eye(2)),
         "metric_laplace": lambda: given(COUNTS, QUERIES, metric(), strategy="common"),
-        "mismatch": lambda: given(QUERIES, queries()),
         "mwem": lambda: given(KEY, COUNTS, queries(), rounds=2),
         "nearest_point": lambda: given(X[:, :2], X[:, :2]),
         "noise_scales": lambda: given(QUERIES, metric(), strategy="common"),

@@ -106,7 +106,6 @@ OBJECTS = {
         "ProposeTestRelease": by("mechanisms", "propose_test_release"),
     },
     "metric_privacy": {
-        "FittedMeans": by("metric_privacy", "fit_marginals"),
         "FittedQueries": by("metric_privacy", "fit_queries"),
         "LipschitzQueries": calls.queries,
         "Metric": calls.metric,

@@ -52,7 +52,6 @@ CONCRETE = {
     "loss_margin",
     "metric_exponential",
     "metric_laplace",
-    "mismatch",
     "mwem_error",
     "mwem_rounds",
     "nearest_point",

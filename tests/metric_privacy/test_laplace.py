@@ -3,7 +3,6 @@ without noise, remapping.
 """
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -16,16 +15,15 @@ from dpjax.metric_privacy import (
     planar_laplace,
 )
 from tests.support.histograms import histograms, moves
-from tests.support.statistics import assert_follows, assert_rejected
 
 BUDGETS = np.array([[0, 1, 2, 3], [1, 0, 1.5, 2], [2, 1.5, 0, 0.5], [3, 2, 0.5, 0]], float)
-QUERIES = np.array([[0.0, 1.0, 0.3, 0.2], [1.0, 0.1, 0.1, 0.4]])
+QUERIES = np.array([[1.0, 2.0, 1.3, 1.2], [2.0, 1.1, 1.1, 1.4]])
 ROWS = np.concatenate([histograms(4, n) for n in (1, 2)])
 
 
 @jax.jit
-def densities(found, points):
-    return found.log_prob(points[:, None, None])
+def log_prob(found, points):
+    return found.log_prob(points)
 
 
 def losses(metric, share=1.0):
@@ -35,64 +33,45 @@ def losses(metric, share=1.0):
     A Laplace density has a linear logarithm between and beyond the values of all rows: a ratio is
     largest at one or far out.
     """
-    scales = np.asarray(noise_scales(QUERIES + 1, metric, strategy="common"))
-    found = metric_laplace(ROWS, QUERIES + 1, metric, scales=scales)
-    points = np.concatenate([(ROWS @ (QUERIES + 1).T).ravel(), [-50.0, 90.0]])
-    log = np.asarray(densities(found, points)) / share
+    scales = noise_scales(QUERIES, metric, strategy="common")
+    found = metric_laplace(ROWS, QUERIES, metric, scales=scales)
+    points = np.concatenate([(ROWS @ QUERIES.T).ravel(), [-50.0, 90.0]])[:, None, None]
+    log = np.asarray(log_prob(found, points)) / share
     return scales, (log[:, :, None] - log[:, None]).max(0).sum(-1)
 
 
 def test_the_exact_loss_of_every_move_is_within_its_budget(x64):
     a, b, i, j = moves(ROWS)
-    assert a.size == 60
-    scales, found = losses(from_budgets(BUDGETS))
+    public = from_budgets(BUDGETS)
+    scales, found = losses(public)
     formula = (np.abs(QUERIES[:, i] - QUERIES[:, j]) / scales[:, None]).sum(0)
     np.testing.assert_allclose(found[a, b], formula, rtol=1e-9)
-    ratio = found[a, b] / BUDGETS[i, j]
-    assert ratio.max() == pytest.approx(1, abs=1e-9)
+    assert (formula / BUDGETS[i, j]).max() == pytest.approx(1, abs=1e-9)
     # The audit sees noise that is 2 % too small
-    assert (losses(from_budgets(BUDGETS), 0.98)[1][a, b] / BUDGETS[i, j]).max() > 1.02
-
-
-def test_with_the_null_record_a_record_more_is_within_its_budget_too(x64):
-    hidden, public = (
-        losses(metric)[1]
-        for metric in (from_budgets(BUDGETS).with_absence(0.8), from_budgets(BUDGETS))
-    )
-    a, b, i, j = moves(ROWS)
-    assert (hidden[a, b] / BUDGETS[i, j]).max() <= 1 + 1e-9
+    assert (losses(public, 0.98)[1][a, b] / BUDGETS[i, j]).max() > 1.02
+    # With the null record a record more is within its budget; without it nothing is said of n
+    _, hidden = losses(public.with_absence(0.8))
     more = np.abs(ROWS[:, None] - ROWS).sum(-1) == 1
-    assert hidden[more].max() <= 0.8 * (1 + 1e-9)
-    # A metric without the null record promises nothing about n
-    assert public[more].max() > 0.9
+    assert (hidden[a, b] / BUDGETS[i, j]).max() <= 1 + 1e-9
+    assert hidden[more].max() <= 0.8 * (1 + 1e-9) < 0.9 < found[more].max()
 
 
-def laplace_cdf(z):
-    return np.where(z < 0, np.exp(-np.abs(z)) / 2, 1 - np.exp(-np.abs(z)) / 2)
-
-
-def test_draws_and_answers_without_noise_and_without_an_answer():
+def test_answers_without_noise_and_without_an_answer():
     """No protected pair tells of the first query; the second tells two elements of budget 0."""
     budgets = np.array([[0, 2, np.inf], [2, 0, np.inf], [np.inf, np.inf, 0]])
-    told = from_budgets(budgets), from_budgets(np.where(budgets == 2, 0, budgets))
     queries, x = np.array([[1.0, 1, 0], [0, 4, 0]]), [2**10, 2**10, 7]
+    told = from_budgets(budgets), from_budgets(np.where(budgets == 2, 0, budgets))
 
     @jax.jit
     def both(x):
         noisy, refused = (metric_laplace(x, queries, metric) for metric in told)
-        errors = noisy.mean_abs_error(x[0]), noisy.stddev(), noisy.quantile(0.9)
-        return noisy.sample(jax.random.key(1), (20_000,)), errors, refused.mean()
+        return noisy.mean(), noisy.quantile(0.9), noisy.stddev(), refused.mean()
 
-    draws, (error, deviation, quantile), refused = both(jnp.array(x, jnp.float32))
-    exact, noisy = np.asarray(draws).T
-    assert (exact == 2**11).all()
-    assert (float(error[0]), float(quantile[0])) == (2**10, 2**11)
-    assert float(deviation[0]) < 1e-17
+    mean, quantile, deviation, refused = (np.asarray(part) for part in both(np.float32(x)))
+    assert mean.tolist() == [2**11, 2**12]
+    assert (quantile[0], deviation[0] < 1e-17) == (2**11, True)
     np.testing.assert_allclose(deviation[1], 2 * 2**0.5, rtol=1e-5)
-    assert refused[0] == 2**11
-    assert np.isnan(refused[1])
-    assert_follows((noisy - 2**12) / 2, laplace_cdf)
-    assert_rejected((noisy - 2**12) / 2 * 1.2, laplace_cdf)
+    assert (refused[0], np.isnan(refused[1])) == (2**11, True)
 
 
 def test_no_record_is_too_strange():
@@ -106,42 +85,30 @@ PLACES = np.array([[0.0, 0.0], [30.0, 40.0], [-10.0, 5.0]])
 NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 
 
-def radius_cdf(r, epsilon=0.1):
-    """P(distance <= r) of the paper."""
-    return 1 - (1 + epsilon * r) * np.exp(-epsilon * r)
-
-
 @pytest.mark.parametrize("distance", NAMES)
 def test_the_loss_of_a_noisy_place_is_the_distance(distance, x64):
     """It is reached at the places themselves; a scale that is too small is seen."""
     y = np.concatenate([PLACES, np.random.default_rng(0).normal(0, 60, (200, 2))])[:, None, None]
-    r = np.array([1.0, 20.0, 90.0])[:, None, None]
-    budgets = 0.1 * cdist(PLACES, PLACES, NAMES[distance])
 
     @jax.jit
-    def log_probs(epsilon):
-        noisy = planar_laplace(PLACES, epsilon[:, None], distance=distance)
-        return noisy.log_prob(y), noisy.norm_cdf(r)
+    def both(epsilon):
+        noisy = planar_laplace(PLACES, epsilon, distance=distance)
+        return noisy.log_prob(y), noisy.norm_cdf(40.0)
 
-    log, cdf = (np.asarray(part) for part in log_probs(np.array([0.1, 0.11])))
-    np.testing.assert_allclose(cdf[:, 0, 0], radius_cdf(r[:, 0, 0]), rtol=1e-12)
+    log, within = (np.asarray(part) for part in both(np.array([[0.1], [0.11]])))
+    # Of a distance r, the paper has 1 - (1 + epsilon r) exp(-epsilon r)
+    np.testing.assert_allclose(within[0], 1 - 5 * np.exp(-4.0), rtol=1e-12)
+    budgets = 0.1 * cdist(PLACES, PLACES, NAMES[distance])
     own, larger = np.max(log[..., :, None] - log[..., None, :], axis=0)
     np.testing.assert_allclose(own, budgets, rtol=1e-9, atol=1e-12)
     assert np.all(larger[budgets > 0] > 1.05 * budgets[budgets > 0])
 
 
 def test_draws_are_remapped_to_the_nearest_point():
-    grid = np.stack(np.meshgrid(np.arange(-60, 61, 20.0), np.arange(-60, 61, 20.0)), axis=-1)
-    grid = grid.reshape(-1, 2)
-    noisy = planar_laplace(PLACES.astype(np.float32), 0.1)
-    draws = np.array(noisy.sample(jax.random.key(4), (2000,)))
-    radius = np.linalg.norm(draws - PLACES, axis=-1)
-    assert_follows(radius, radius_cdf)
-    assert_rejected(radius, lambda r: radius_cdf(r, 0.11))
-    draws[0, 0] = np.nan
+    random = np.random.default_rng(1)
+    draws, grid = random.normal(0, 40, (2000, 2)), random.uniform(-60, 60, (50, 2))
     for distance, name in NAMES.items():
-        apart = cdist(draws.reshape(-1, 2), grid, name)
-        found = nearest_point(draws, grid, distance=distance).reshape(-1, 1)
-        chosen = np.take_along_axis(apart, found, -1)[:, 0]
-        np.testing.assert_allclose(chosen[1:], apart[1:].min(axis=-1), atol=1e-4)
-        assert found[0] == 0
+        apart, found = cdist(draws, grid, name), nearest_point(draws, grid, distance=distance)
+        chosen = np.take_along_axis(apart, found[:, None], -1)[:, 0]
+        np.testing.assert_allclose(chosen, apart.min(axis=-1), rtol=1e-12)
+    assert nearest_point([[np.nan, 1.0], [60.0, np.inf]], grid).tolist() == [0, 0]

@@ -1,6 +1,4 @@
-"""MWEM: its privacy by an exact audit of transcripts, its draws against the exact distributions,
-and the update with one scale.
-"""
+"""MWEM: its privacy by an exact audit of transcripts, its draws against exact distributions."""
 
 from functools import partial
 
@@ -9,15 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import bounds
 from dpjax.metric_privacy import (
     LipschitzQueries,
     from_budgets,
     from_points,
     lipschitz_envelope,
     lipschitz_queries,
-    mismatch,
     mwem,
+    uniform,
 )
 from dpjax.metric_privacy._multiplicative_weights import selection
 from tests.support.histograms import histograms, moves
@@ -38,20 +35,6 @@ def softmax(logs):
     return weights / weights.sum(-1, keepdims=True)
 
 
-def learned(x, values, update_scale):
-    """The average of ten rounds of the algorithm without noise, for one dataset: it selects the
-    worst query and measures it exactly.
-    """
-    n, log_y, seen = x.sum(), np.zeros(len(x)), []
-    for _ in range(10):
-        y = n * softmax(log_y)
-        seen.append(y)
-        query = values[np.abs(values @ (y - x)).argmax()]
-        used = query / update_scale
-        log_y = log_y + used * (query @ x - used @ y) / (2 * n)
-    return np.mean(seen, axis=0)
-
-
 @jax.jit
 def selections(answers, y, values, noise):
     return selection(answers, y, values, noise).log_probabilities()
@@ -66,21 +49,16 @@ def transcript_loss(values, scale, budget_rounds):
     """
     a, b, i, j = moves(ROWS)
     grid = np.array([-60.0, -1.0, 0.4, 2.0, 60.0])
-    n = ROWS[0].sum()
+    n, noise = ROWS[0].sum(), 2 * scale * budget_rounds
     start = np.full(3, n / 3)
-    first = [(k, at) for k in range(len(values)) for at in range(len(grid))]
-    after = [
-        n * softmax(np.log(start) + values[k] * (grid[at] - values[k] @ start) / (2 * n))
-        for k, at in first
-    ]
-    histories = np.array([start, *after])[:, None]
-    noise = 2 * scale * budget_rounds
+    k, at = np.indices((len(values), len(grid))).reshape(2, -1)
+    off = grid[at] - values[k] @ start
+    after = n * softmax(values[k] * off[:, None] / (2 * n))
+    histories = np.concatenate([start[None], after])[:, None]
     select = np.asarray(selections(ROWS @ values.T, histories, values, noise))  # (.., rows, K)
     measure = -np.abs(grid[:, None, None] - ROWS @ values.T) / noise
-    k, at = np.transpose(first)
     one = select[0].T[k] + measure[at, :, k]  # (histories, rows)
-    two = select[1:, None] + measure  # (histories, grid, rows, K)
-    density = one[:, None, :, None] + two
+    density = one[:, None, :, None] + select[1:, None] + measure
     return (np.abs(density[:, :, a] - density[:, :, b]).max((0, 1, 3)) / BUDGETS[i, j]).max()
 
 
@@ -146,56 +124,25 @@ def test_both_rounds_tell_what_the_exact_distributions_have(x64):
     assert_counts_follow(np.bincount(above[0] == above[1], minlength=2), [0.5, 0.5])
 
 
-def universe(records=2000, epsilon=80.0):
-    random = np.random.default_rng(0)
-    metric = from_points(random.uniform(size=(12, 2)), epsilon=epsilon)
-    asked = random.uniform(size=(15, 12))
-    x = random.multinomial(records, random.dirichlet(np.full(12, 0.2)), size=3).astype(float)
-    return metric, asked, x
-
-
 @pytest.mark.slow
-def test_the_repaired_update_learns_and_the_printed_one_unlearns(x64):
-    """And the last histogram is better than their average, and more passes than one."""
-    metric, asked, x = universe()
+def test_rounds_learn(x64):
+    """The last histogram is better than their average, and more passes than one."""
+    n, random = 2000, np.random.default_rng(0)
+    metric = from_points(random.uniform(size=(12, 2)), epsilon=80.0)
+    asked = random.uniform(size=(15, 12))
+    x = random.multinomial(n, random.dirichlet(np.full(12, 0.2), size=3))
     queries = lipschitz_queries(asked, metric)
-    scale, n = float(queries.scale), x[0].sum()
-    assert 0.05 < scale < 0.5
 
     def error(y):
         return np.abs((np.asarray(y) - x) @ asked.T).max(-1) / n
 
-    uniform = error(np.full(x.shape, n / x.shape[-1]))
-    printed, repaired = (
-        error([learned(row, asked, update_scale) for row in x]) for update_scale in (scale, 1.0)
-    )
-    assert (printed > uniform).all()
-    assert (repaired < 0.9 * uniform).all()
     draw = partial(mwem, jax.random.key(0), x, queries, rounds=10, shape=(200,))
     average, last, passes = (
         error(y).mean(0) for y in (draw(), draw(output="last"), draw(output="last", passes=4))
     )
-    assert (average < 0.97 * uniform).all()
     assert (last < average).all()
+    assert (average < 0.97 * error(np.full(12, n / 12))).all()
     assert (passes < 0.7 * average).all()
-
-
-@pytest.mark.slow
-def test_the_bound_of_theorem_8_holds(x64):
-    metric, asked, x = universe(records=10**6, epsilon=300.0)
-    theorem = bounds.metric
-    for queries in (
-        lipschitz_queries(asked, metric),
-        lipschitz_envelope(asked, metric, scale=0.01),
-    ):
-        facts = {"num_elements": 12, "num_queries": 15, "scale": float(queries.scale)}
-        rounds = min(theorem.mwem_rounds(10**6, **facts), 60)
-        facts |= {"failure": 0.05, "mismatch": float(mismatch(asked, queries))}
-        limit = theorem.mwem_error(10**6, rounds=rounds, **facts)
-        y = mwem(jax.random.key(1), x, queries, rounds=rounds, shape=(200,))
-        errors = np.abs(np.asarray(queries.answers(y)) - x @ asked.T).max(-1)
-        assert limit < 10**6  # says something
-        assert (errors > limit).mean(0).max() <= 0.05
 
 
 def test_rounds_that_depend_on_answers_have_twice_the_budget_as_range(x64):
@@ -205,28 +152,26 @@ def test_rounds_that_depend_on_answers_have_twice_the_budget_as_range(x64):
     """
     values = np.array([[-1.0, 1] + 10 * [1] + 10 * [-1], [1.0, -1] + 10 * [0.3] + 10 * [-0.3]])
     elements, n, rounds = 22, 4000, 8
-    metric = from_budgets(np.ones((elements, elements)) - np.eye(elements))
+    metric = uniform(elements, epsilon=1.0)
     queries = lipschitz_queries(values, metric)
-    values, c = np.asarray(queries.values), float(queries.scale)
-    x = np.zeros(elements)
-    x[:2] = n / 2
-    moved = x.copy()
-    moved[:2] += [-1, 1]
+    noise = 2 * float(queries.scale) * rounds
+    both = n / 2 * np.array(2 * [np.arange(elements) < 2])
+    both[1, :2] += -1, 1  # a record moved
 
     def loss(history):
         y, total = np.full(elements, n / elements), 0.0
         for query, measured in history:
-            logits = [np.abs(values @ y - values @ data) / (4 * c * rounds) for data in (x, moved)]
-            own, other = (each - np.logaddexp.reduce(each) for each in logits)
-            answers = values[query] @ x, values[query] @ moved
-            at = {"high": max(answers), "low": min(answers)}.get(measured, measured)
-            total += other[query] - own[query]
-            total += (abs(at - answers[0]) - abs(at - answers[1])) / (2 * c * rounds)
+            logits = np.array([np.abs(values @ (y - x)) / (2 * noise) for x in both])
+            logs = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+            answers = np.array([values[query] @ x for x in both])
+            at = np.clip(measured, answers.min(), answers.max()) if np.isinf(measured) else measured
+            logs = logs[:, query] - np.abs(at - answers) / noise
+            total += logs[1] - logs[0]
             y = y * np.exp(values[query] * (at - values[query] @ y) / (2 * n))
             y *= n / y.sum()
         return total
 
     far, later = 20.0 * n, rounds - 1
-    spread = loss([(0, far)] + [(1, "low")] * later) - loss([(0, -far)] + [(1, "high")] * later)
+    spread = loss([(0, far)] + [(1, -np.inf)] * later) - loss([(0, -far)] + [(1, np.inf)] * later)
     promised = mwem.guarantee(queries, metric).guarantee(neighbors="swap")
     assert 1.5 * promised.epsilon < spread <= promised.bounded_range  # 3/2 would be too little

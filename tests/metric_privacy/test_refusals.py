@@ -37,7 +37,7 @@ REFUSED = {
     ),
     "n is public": ("null record", lambda: PROMISE.guarantee(neighbors="add_remove")),
     "two relations": ("neighbors", lambda: LINE + HIDDEN),
-    "guarantees of two relations": ("one universe", lambda: PROMISE + mp.MetricGuarantee(HIDDEN)),
+    "guarantees of two relations": ("same elements", lambda: PROMISE + mp.MetricGuarantee(HIDDEN)),
     "a guarantee without a metric": ("guarantee", lambda: PROMISE + Guarantee(1.0, 1.0, "swap")),
     "a policy with one": ("null record", lambda: mp.blowfish(HIDDEN, epsilon=1, threshold=1)),
     "a fit of a private n": (

@@ -22,11 +22,7 @@ from tests.support.histograms import histograms, losses
 
 GOLDEN = golden("D2_small_db")["smalldb"]
 BUDGETS, QUERIES, N, M = np.array(GOLDEN["d"]), np.array(GOLDEN["Q"]), GOLDEN["n"], GOLDEN["m"]
-ROWS = histograms(3, N)
-
-
-def queries():
-    return lipschitz_queries(QUERIES, from_budgets(BUDGETS))
+METRIC, ROWS = from_budgets(BUDGETS), histograms(3, N)
 
 
 @jax.jit
@@ -34,22 +30,20 @@ def log_probabilities(asked):
     return small_db(ROWS, asked, size=M).log_probabilities()
 
 
-def as_printed(rows, scale):
+def as_printed():
     """Algorithm 1 without the scaling to n records: log-probabilities."""
-    y = small_databases(3, M)
-    miss = np.abs((rows @ QUERIES.T)[:, None] - (y @ QUERIES.T)[None]).max(-1)
-    logs = -miss / (2 * scale)
-    return logs - np.log(np.exp(logs).sum(-1, keepdims=True))
+    miss = np.abs((ROWS @ QUERIES.T)[:, None] - small_databases(3, M) @ QUERIES.T).max(-1)
+    logs = -miss / (2 * GOLDEN["c"])
+    return logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True)
 
 
 def test_golden(x64):
-    databases = small_databases(3, M)
+    databases, asked = small_databases(3, M), lipschitz_queries(QUERIES, METRIC)
     np.testing.assert_array_equal(databases, GOLDEN["R"])
-    assert float(queries().scale) == pytest.approx(GOLDEN["c"], rel=1e-12)
+    assert float(asked.scale) == pytest.approx(GOLDEN["c"], rel=1e-12)
     own = ROWS.tolist().index(GOLDEN["x"])
-    mass = np.exp(np.asarray(log_probabilities(queries()))[own])
+    mass, printed = (np.exp(logs[own]) for logs in (log_probabilities(asked), as_printed()))
     np.testing.assert_allclose(mass, GOLDEN["probs_normalised"], rtol=1e-9)
-    printed = np.exp(as_printed(ROWS[own : own + 1], GOLDEN["c"])[0])
     np.testing.assert_allclose(printed, GOLDEN["probs_literal"], rtol=1e-9)
     for chosen, times, mean, least in ((mass, N / M, 1.92, 1.0), (printed, 1, 2.67, 2.0)):
         errors = np.abs(np.array(GOLDEN["true"]) - times * databases @ QUERIES.T).max(-1)
@@ -58,12 +52,12 @@ def test_golden(x64):
 
 
 def test_privacy(x64):
-    asked = queries()
-    half = lipschitz_envelope(QUERIES, from_budgets(BUDGETS), scale=float(asked.scale) / 2)
+    asked = lipschitz_queries(QUERIES, METRIC)
+    half = lipschitz_envelope(QUERIES, METRIC, scale=float(asked.scale) / 2)
     loss, spread = losses(log_probabilities(asked), ROWS, BUDGETS)
     assert loss == pytest.approx(GOLDEN["max_loss_over_dX"]["True"], rel=1e-9)
     assert spread <= 1 + 1e-9
-    printed, _ = losses(as_printed(ROWS, GOLDEN["c"]), ROWS, BUDGETS)
+    printed, _ = losses(as_printed(), ROWS, BUDGETS)
     assert printed == pytest.approx(GOLDEN["max_loss_over_dX"]["False"], rel=1e-9)
     # Half of the scale needs other queries.
     loss, spread = losses(log_probabilities(half), ROWS, BUDGETS)
@@ -74,20 +68,20 @@ def test_privacy(x64):
 
 def test_the_null_record_makes_n_private(x64):
     rows = np.concatenate([histograms(3, n) for n in range(5)])
-    metric = from_budgets(BUDGETS).with_absence([0.5, 0.8, 1.0])
+    metric = METRIC.with_absence([0.5, 0.8, 1.0])
     padded = np.concatenate([rows, 4 - rows.sum(-1, keepdims=True)], axis=-1)
-    asked, whole = lipschitz_queries(QUERIES, metric), np.array(metric.budgets)
+    hidden, public = (lipschitz_queries(QUERIES, each) for each in (metric, METRIC))
 
     @jax.jit
     def both(hidden, public):
         found = small_db(rows, hidden, size=M, public_n=4.0), small_db(rows, public, size=M)
         return [distribution.log_probabilities() for distribution in found]
 
-    hidden, public = both(asked, queries())
-    assert max(losses(hidden, padded, whole)) <= 1 + 1e-9
+    private, control = both(hidden, public)
+    assert max(losses(private, padded, metric.budgets)) <= 1 + 1e-9
     # Control: n/m from the data, at a scale that does not know of the null record.
-    whole[:3, 3] = whole[3, :3] = 0.1
-    assert losses(public, padded, whole)[0] > 1.5
+    cheap = METRIC.with_absence(0.1).budgets
+    assert losses(control, padded, cheap)[0] > 1.5
 
 
 @pytest.mark.slow
@@ -95,30 +89,26 @@ def test_the_bounds_hold_exactly(x64):
     """Proposition 1 and Theorem 6, for every histogram: the probability of a larger error, by the
     exact distribution.
     """
-    theorems = bounds.metric
-    random = np.random.default_rng(0)
-    n, failure = 30, 0.1
-    asked = np.concatenate([QUERIES, random.uniform(size=(5, 3))])
-    rows = histograms(3, n)[::7]
-    metric = from_budgets(BUDGETS * 20)
+    theorems, n, failure = bounds.metric, 30, 0.1
+    asked = np.concatenate([QUERIES, np.random.default_rng(0).uniform(size=(5, 3))])
+    rows, metric = histograms(3, n)[::7], from_budgets(BUDGETS * 20)
     for fitted in (
         lipschitz_queries(asked, metric),
         fit_lipschitz_queries(asked, metric, num_records=n, price=0.1),
     ):
-        values, c = np.asarray(fitted.values), float(fitted.scale)
+        values = np.asarray(fitted.values)
         gap = np.abs(values - asked).max()
-        facts = {"num_elements": 3, "num_queries": 8, "scale": c, "failure": failure}
+        facts = {"num_elements": 3, "num_queries": 8, "scale": float(fitted.scale)}
+        facts["failure"] = failure
         size = small_db_size(8, alpha=theorems.small_db_bound(n, **facts) / n / 2)
         answers = n / size * small_databases(3, size) @ values.T
         errors = np.abs((rows @ asked.T)[:, None] - answers[None]).max(-1)
         mass = np.asarray(small_db(rows, fitted, size=size).probabilities())
         sharp = theorems.small_db_error(n, size=size, mismatch=gap, **facts)
         bound = theorems.small_db_bound(n, mismatch=gap, **facts)
-        for limit in (sharp, bound):
-            assert ((mass * (errors > limit)).sum(-1) <= failure).all()
-        assert sharp <= bound * (1 + 1e-12)
+        assert sharp <= bound * (1 + 1e-12) < n  # says something
+        assert ((mass * (errors > sharp)).sum(-1) <= failure).all()
         assert (errors.min(-1) <= n * (gap + np.sqrt(np.log(16) / (2 * size)))).all()
-        assert bound < n  # says something
 
 
 def test_sizes():
