@@ -190,12 +190,13 @@ class Ledger(Budget):
                 file.execute(f"begin {lock}")
                 return work(file)
         except sqlite3.Error as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB and self._is_old():
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none for a text
+            if code == sqlite3.SQLITE_NOTADB and self._is_old():
                 raise ValueError(
                     f"{self.path} is a ledger of dpjax 0.3, which is not read any more: create a "
                     "new one, and charge it what this one was charged (the changelog says how)."
                 ) from error
-            if error.sqlite_errorcode in _DAMAGED:
+            if code in _DAMAGED:
                 raise self._damaged(error) from error
             raise OSError(f"{self.path} cannot be used ({error}): nothing may be drawn.") from error
 
@@ -220,11 +221,15 @@ class Ledger(Budget):
     def _read(self, file: sqlite3.Connection) -> PrivacyFilter:
         """Return a filter of all charges; raise ``ValueError`` unless all of them can be read."""
         try:
+            if len(file.execute("select name from sqlite_master").fetchall()) != 2:
+                raise ValueError("it has more than two tables")  # a trigger could undo charges
             found = PrivacyFilter(*file.execute("select * from totals").fetchone())
             for part, column, text, count in file.execute(
                 "select part, persons, guarantee, count(*) from charges "
                 "group by part, persons, guarantee"
             ):
+                if not (isinstance(part, str) and isinstance(column, str)):
+                    raise ValueError("a name is no text")
                 guarantee = count * _guarantee(text)
                 found._now().add(part, found._costs(guarantee), guarantee.unit, column)
         except _UNREADABLE as error:

@@ -77,6 +77,7 @@ from dpjax.mechanisms.mechanism import (
     relation_of,
 )
 from dpjax.numerics.arrays import concatenate, fits
+from dpjax.numerics.float64 import in_float64
 from dpjax.numerics.multiples import to_multiples
 from dpjax.sensitivity import CandidateScores, SensitivityProfile
 
@@ -420,8 +421,8 @@ def stand_out(
         (epsilon, delta)-DP under the relation that the sensitivity holds for. Among the mechanisms
         that return the best candidate or nothing, no other has a larger probability of an answer at
         any lead of 2 s n, up to what is paid for the rounding of floats, and for an epsilon of at
-        most 40. The lead is compared with multiples of 2 s: integer scores and
-        half-integer sensitivities are exact, others are rounded.
+        most 40. The lead is compared with multiples of 2 s exactly, up to 2^24 of them; a
+        sensitivity of more than 24 significant bits is rounded up.
 
     References:
         Chaudhuri, Hsu and Song (2014); Bun, Dwork, Rothblum and Steinke (2018); Bun, Kamath,
@@ -449,13 +450,34 @@ def _cost_of_leads(
     best = jnp.max(scores, axis=-1)
     is_best = jnp.argmax(scores, axis=-1)[..., None] == jnp.arange(scores.shape[-1])
     # Inf if there is no other candidate.
-    lead = best - jnp.max(jnp.where(is_best, -jnp.inf, scores), axis=-1)
-    steps = jnp.minimum(jnp.floor(lead / (2 * sensitivity)), 2.0**100)
+    second = jnp.max(jnp.where(is_best, -jnp.inf, scores), axis=-1)
+    steps = in_float64(_steps, best, second, sensitivity)
     answer, rest = _answers(steps, jnp.minimum(epsilon, 40.0), delta)
     # Of epsilon by itself: a minimum may pass over a NaN
     ok = jnp.isfinite(best) & ~jnp.isnan(answer + rest + sensitivity + epsilon)
     cost = jnp.where(is_best, -answer[..., None], jnp.inf)
     return jnp.where(ok[..., None], concatenate(cost, -rest[..., None]), jnp.nan)
+
+
+def _steps(best: jax.Array, second: jax.Array, sensitivity: jax.Array) -> jax.Array:
+    """Return the largest whole n up to 2^24 for which the lead is at least 2 s n, in float64.
+
+    It is exact, since the n of neighbors differ by at most 1 then, and by 2 after rounding.
+    """
+    nearest = jax.lax.reduce_precision(2 * sensitivity, 11, 23)
+    above = jax.lax.reduce_precision(nearest * (1 + 2.0**-23), 11, 23)
+    width = jnp.where(nearest < 2 * sensitivity, above, nearest)
+    lead = best - second
+    back = lead - best
+    rest = (best - (lead - back)) - (second + back)  # what the rounded lead lacks
+
+    def reaches(number: jax.Array) -> jax.Array:
+        product = number * width  # of 25 and 24 bits
+        return (lead > product) | ((lead == product) & ~(rest < 0))
+
+    number = jnp.clip(jnp.floor(lead / width), 1.0, 2.0**24)
+    number += jnp.where(reaches(number + 1), 1.0, jnp.where(reaches(number), 0.0, -1.0))
+    return jnp.minimum(number, 2.0**24)
 
 
 def _answers(steps: jax.Array, epsilon: jax.Array, delta: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -12,9 +12,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
+from dpjax.checks.numbers import Interval
 from dpjax.numerics.float64 import in_float64
 
 MOST_RECORDS = 2.0**40
@@ -45,12 +47,20 @@ def whole_histogram(
                 "total, such as an upper bound on n."
             )
         return counts, in_float64(lambda counts: jnp.sum(counts, axis=-1), counts)
-    public = checks.positive("public_n", public_n, counts.dtype)
+    most = 2 / float(jnp.finfo(counts.dtype).eps)  # integers up to there are exact
+    held = Interval(f"positive and at most {most:.0f}", 0, most, "(]")
+    public = held.array("public_n", public_n, counts.dtype)
     if neighbors == "add_remove":
         null = in_float64(lambda counts, n: n - jnp.sum(counts, axis=-1), counts, public)
         known = jnp.broadcast_to(counts, (*null.shape, counts.shape[-1]))
         counts = jnp.concatenate([known, null[..., None]], axis=-1)
     return counts, public
+
+
+def moderate(name: str, values: np.ndarray, dtype: Any) -> None:
+    """Raise ``ValueError`` for public values whose products with counts may overflow."""
+    if np.abs(values).max() > float(jnp.finfo(dtype).max) * 2.0**-62:
+        raise ValueError(f"{name} must have values below 1e19 in {dtype}: rescale them.")
 
 
 def costs(scores: Callable[..., jax.Array], *arrays: Any) -> jax.Array:

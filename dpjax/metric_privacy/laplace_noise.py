@@ -26,7 +26,7 @@ from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.radial import Radial
 from dpjax.mechanisms import k_norm, laplace
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.histograms import counts_of
+from dpjax.metric_privacy.histograms import counts_of, moderate
 from dpjax.metric_privacy.metric import Metric, finite, numbers
 from dpjax.metric_privacy.scales import (
     STRATEGIES,
@@ -107,8 +107,7 @@ def metric_laplace(
     elif (spent := load(queries, known, metric)) > 1:
         raise ValueError(f"scales must have a load of at most 1 to be private, got {spent:g}.")
     counts = counts_of(x, metric.num_values)
-    if np.abs(values).max() > float(jnp.finfo(counts.dtype).max) * 2.0**-62:
-        raise ValueError(f"queries must have values below 1e19 in {counts.dtype}: rescale them.")
+    moderate("queries", values, counts.dtype)
     answers = in_float64(lambda counts: counts @ values.T, counts)
     c = np.nextafter(np.asarray(known, answers.dtype), np.inf, dtype=answers.dtype)
     c = np.where(np.asarray(known) == 0, _NO_NOISE, c)

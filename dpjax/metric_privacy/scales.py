@@ -252,10 +252,8 @@ def smallest_scales(
     alone, live, steep = _live(values, budgets)
     if not len(steep):
         return OptimalScales(alone, 0.0)
-    rows = (steep / alone[live, None]).T
     size = weights[live] * alone[live] ** power
-    # As v = alone / c is at most 1, no other pair can bind.
-    v, gap = _barrier(rows[rows.sum(axis=1) > 1 - 1e-9], size / np.sum(size), power)
+    v, gap = _shared((steep / alone[live, None]).T, size / np.sum(size), power)
     return OptimalScales(_within(alone, live, steep, alone[live] / v), gap)
 
 
@@ -270,13 +268,36 @@ def _live(values: np.ndarray, budgets: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return alone, live, steep[live]
 
 
-def _barrier(rows: np.ndarray, w: np.ndarray, power: int) -> tuple[np.ndarray, float]:
+def _shared(rows: np.ndarray, w: np.ndarray, power: int) -> tuple[np.ndarray, float]:
     """Minimize sum w_k v_k^-p (or -w_k log v_k) subject to rows v <= 1; return v and its gap.
 
-    Newton steps are in log v, where v stays positive, and maximize a barrier of the slacks plus t
-    times the objective; t grows until the bound by the multipliers meets the objective.
+    Few pairs bind, so pairs are added as they are found to be overloaded.
     """
-    v, t = np.full(w.size, 0.5 / rows.sum(axis=1).max()), 1.0
+    chosen = np.unique(rows.argmax(axis=0))
+    while True:
+        v, y = _barrier(rows[chosen], w, power)
+        load = rows @ v
+        best = v / load.max()
+        if power:
+            bound = np.sum((w * y**power) ** (1 / (power + 1))) ** (power + 1)
+            gap = w @ best**-power / bound - 1
+        else:
+            gap = np.expm1(-w @ np.log(best * y / w))
+        most = np.argsort(load)[-2 * w.size :]
+        more = np.setdiff1d(most[load[most] > 1 + 1e-12], chosen)
+        if gap < _GAP or not len(more):
+            return best, float(max(gap, 0.0))
+        chosen = np.union1d(chosen, more)
+
+
+def _barrier(rows: np.ndarray, w: np.ndarray, power: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the minimum for few rows, and rows averaged by their multipliers.
+
+    Newton steps are in log v, where v stays positive, and lower t times the objective plus a
+    logarithmic barrier; t grows until the barrier costs a hundredth of the gap.
+    """
+    v = np.full(w.size, 0.5 / rows.sum(axis=1).max())
+    t = len(rows) / (w @ v**-power)  # near the path of minima
     while True:
         for _ in range(50):
             pull, own = rows / (1 - rows @ v)[:, None] * v, t * w * v**-power
@@ -289,15 +310,9 @@ def _barrier(rows: np.ndarray, w: np.ndarray, power: int) -> tuple[np.ndarray, f
             v = v * np.exp(size * step)
             if rise @ step < 1e-3 or size < 1e-6:
                 break
-        multipliers = 1 / (1 - rows @ v)
-        y, best = multipliers / multipliers.sum() @ rows, v / (rows @ v).max()
-        if power:
-            bound = np.sum((w * y**power) ** (1 / (power + 1))) ** (power + 1)
-            gap = w @ best**-power / bound - 1
-        else:
-            gap = np.expm1(-w @ np.log(best * y / w))
-        if gap < _GAP or t > 1e14:
-            return best, float(max(gap, 0.0))
+        if t >= 100 * len(rows) / _GAP:
+            multipliers = 1 / (1 - rows @ v)
+            return v / (rows @ v).max(), multipliers / multipliers.sum() @ rows
         t *= 10
 
 

@@ -42,10 +42,11 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.mechanism import with_guarantee
+from dpjax.checks.host import host_floats
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.fitting import LipschitzQueries, allowed_by, sufficient
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.histograms import costs, counts_of, whole_histogram
+from dpjax.metric_privacy.histograms import costs, counts_of, moderate, whole_histogram
 from dpjax.metric_privacy.metric import Metric, finite
 from dpjax.metric_privacy.scales import prepared, ratio, rounded_up
 
@@ -108,6 +109,10 @@ def metric_exponential(
     >>> bool(jnp.isclose(distribution.prob(1.0) / distribution.prob(0.0), jnp.exp(0.5), rtol=1e-4))
     True
     """
+    if not isinstance(scores, jax.Array):
+        scores = host_floats("scores", scores)  # of which only distances are rounded
+        with np.errstate(invalid="ignore"):
+            scores = scores - scores.max(axis=-1, keepdims=True, initial=-np.inf)
     points = checks.float_array("scores", scores)
     if points.shape[-1:] in ((), (0,)):
         raise ValueError(f"scores must have a last axis of candidates, got shape {points.shape}.")
@@ -161,6 +166,7 @@ def linear_selection(
     """
     values, budgets = prepared(weights, metric, "weights")
     counts = counts_of(x, metric.num_values)
+    moderate("weights", values, counts.dtype)
     known = jnp.asarray(values[:, : metric.num_values], counts.dtype)
     cost = costs(lambda counts, known: counts @ known.T, counts, known)
     return _distribution(cost, candidates, _scale(values, budgets, counts.dtype))

@@ -219,8 +219,7 @@ def _codes(name: str, ids: Any, size: int | None = None) -> jax.Array:
     """Return numbers that are equal where the ids are; those of NumPy and of lists as int32."""
     checks.refuse_frame(name, ids)
     if not isinstance(ids, np.ndarray | jax.Array):
-        # The dtype that NumPy infers for a list depends on all of its entries.
-        ids = np.array(ids if np.isscalar(ids) else list(ids), dtype=object)
+        ids = _cells(ids)
     if ids.ndim == 0 or size not in (None, ids.shape[-1]):
         raise ValueError(
             f"{name} must have a last axis of {size or 'individuals'}, got shape {ids.shape}."
@@ -233,6 +232,16 @@ def _codes(name: str, ids: Any, size: int | None = None) -> jax.Array:
         known: dict[Any, int] = {}
         codes = np.array([known.setdefault(_id(value), len(known)) for value in ids.flat])
     return jnp.asarray(codes.reshape(ids.shape).astype(np.int32))
+
+
+def _cells(ids: Any) -> np.ndarray:
+    """Return an array of objects; only lists have axes, as NumPy's depend on all entries."""
+    cells: list[Any] = [ids if np.isscalar(ids) else list(ids)]
+    shape: list[int] = []
+    while cells and all(isinstance(each, list) for each in cells) and len({*map(len, cells)}) == 1:
+        shape.append(len(cells[0]))
+        cells = [cell for each in cells for cell in each]
+    return np.fromiter(cells, object, len(cells)).reshape(shape)
 
 
 def _id(value: Any) -> Any:

@@ -124,6 +124,11 @@ DAMAGES = [
     "update charges set guarantee = replace(guarantee, '0.5', '-0.5')",
     "update charges set guarantee = replace(guarantee, 'add_remove', 'swap')",
     "update charges set guarantee = null",
+    "update charges set guarantee = cast(x'ff7b' as text)",
+    "update charges set part = null",
+    "update charges set part = 0",
+    "update charges set persons = 3",
+    "create trigger undo after insert on charges begin delete from charges; end",
 ]
 
 

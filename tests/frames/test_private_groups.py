@@ -70,6 +70,11 @@ def test_a_threshold_takes_few_evaluations_of_delta(epsilon, max_groups, monkeyp
     assert delta(groups.threshold - 1) <= 1e-6 < delta(groups.threshold - 2)
 
 
+def test_an_epsilon_at_which_nothing_is_left_of_a_coin():
+    """1 / (1 + e^-64) is 1 in floats."""
+    assert PrivateGroups(64.0, 1e-9, max_groups=2).threshold == 2
+
+
 def test_the_probability_to_be_kept_is_that_of_the_noise():
     groups = PrivateGroups(0.7, 1e-3)
     sizes, most = np.arange(1, 25), groups.threshold + 60

@@ -3,6 +3,7 @@ small score vectors.
 """
 
 import itertools
+from fractions import Fraction
 from math import exp
 
 import jax
@@ -143,3 +144,33 @@ def test_every_delta_is_kept_by_the_floats(x64):
 def test_control_the_recurrence_rounded_to_single_precision_leaks():
     p = answers(0.3, 1e-9, 399).astype(np.float32).astype(np.float64)
     assert np.max(p[1:] - np.exp(0.3) * p[:-1]) > 2e-9
+
+
+def neighbors_on_a_grid(unit, dtype):
+    """Pairs of three scores near multiples of a unit, whose changes are at most it, exactly."""
+    random = np.random.default_rng(0)
+    steps = random.integers(0, 60, (3999, 3)) * [1, 0, 1]
+    one = (steps * unit).astype(dtype)
+    other = ((steps + random.integers(-1, 2, steps.shape)) * unit).astype(dtype)
+    exact = [
+        all(abs(Fraction(a) - Fraction(b)) <= Fraction(unit) for a, b in zip(*pair, strict=True))
+        for pair in zip(one.tolist(), other.tolist(), strict=True)
+    ]
+    assert sum(exact) > 1000
+    other[~np.array(exact)] = one[~np.array(exact)]
+    return one, other
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_leads_near_a_multiple_are_compared_exactly(dtype, x64):
+    """Neither the difference of two scores nor its quotient may be rounded across a multiple."""
+    epsilon, delta, least = dtype(1), dtype(1e-6), 4 * np.finfo(dtype).eps / 2
+    # Leads of 4 - least and 8 - least, of which the second is rounded to 8
+    rounded = [[4, least, -9]], [[6, -2 + least, -9]]
+    near = {unit: neighbors_on_a_grid(unit, dtype) for unit in map(float, dtype([0.1, 0.3, 0.7]))}
+    for unit, pair in (
+        {2.0: [np.tile(row, (3999, 1)).astype(dtype) for row in rounded]} | near
+    ).items():
+        one, other = (np.float64(compiled(rows, epsilon, delta, dtype(unit))) for rows in pair)
+        for p, q in ((one, other), (other, one)):
+            assert np.maximum(p - np.e * q, 0).sum(-1).max() <= 1e-6 * (1 + 1e-6)

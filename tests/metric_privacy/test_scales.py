@@ -110,10 +110,13 @@ def test_the_certificate_of_many_pairs_and_queries():
     plane = np.linalg.norm(points[:, None] - points, axis=-1)
     line = np.abs(np.subtract.outer(np.arange(400.0), np.arange(400.0)))
     walks = np.cumsum(rng.normal(size=(10, 400)), axis=1)
-    for values, budgets in ((rng.uniform(size=(10, 400)), plane), (walks, line)):
-        scales, gap = optimal_scales(values, from_budgets(budgets))
-        assert gap < 1e-7
-        assert 1 - 1e-9 < load(values, scales, from_budgets(budgets)) <= 1
+    cities = np.vstack([rng.uniform(size=(3, 400)) ** 8, rng.uniform(size=(3, 400)) < 0.01])
+    several = rng.uniform(size=(50, 400))
+    for values, budgets in ((several, plane), (walks, line), (cities, plane**2)):
+        for objective in OBJECTIVES:
+            best = optimal_scales(values, from_budgets(budgets), objective=objective)
+            assert best.gap < 1e-7
+            assert 1 - 1e-9 < load(values, best.scales, from_budgets(budgets)) <= 1
 
 
 def test_the_printed_selection_overspends():

@@ -217,6 +217,8 @@ def test_sums_of_many_records_never_rise_by_rounding():
         # What is missing, or cannot be compared, is one id
         ([None, float("nan"), 3, [1], Decimal("sNaN")], [2, 1, 1, 1, 1, 0]),
         (np.array([np.nan, 1.0, np.nan], np.float32), [2, 1, 1, 0]),
+        ([("a", 1), ("a", 2), ("a", 1)], [2, 1, 1, 0]),
+        ([("a", 1), None, ("a",)], [3, 2, 1, 0]),
         (jnp.array([2, -1, 2]), [2, 1, 1, 0]),
         ([], [0]),
     ],
