@@ -174,7 +174,7 @@ class Runs(GridDistribution):
     rate: Fraction
     grid: Multiples | Points
     value: np.ndarray
-    mechanism: str
+    mechanism: str | None
 
     @property
     def groups(self) -> int:

@@ -124,7 +124,7 @@ class ConfidenceInterval(_OnGrid):
         return (share[changes < 0].sum() + taken @ share[near]) / share.sum()
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
     ) -> Ends:
         how = counts, epsilon / 2, neighbors, "permute_and_flip"
         levels = self.levels(epsilon, neighbors)

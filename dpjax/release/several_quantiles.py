@@ -170,7 +170,7 @@ class Quantiles(_OnGrid):
         return 1 if is_public and len(self.levels) <= joint.TOGETHER else 2
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
     ) -> Any:
         if neighbors == "swap" and self.public_n is not None:
             raise ValueError("public_n is for add_remove: under swap, the number is that of x.")

@@ -33,13 +33,13 @@ from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, Points, grid_of, kind_of, resolution_of
-from dpjax.release.jumps import Jumps, Ranks
+from dpjax.release.jumps import Ranks
 from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
 _COUNTED = 2**53  # float64 holds all integers up to this
-_JUMPS = 2**24  # jumps of one group that are looked at one by one
+_SUMS = 2**24  # sums of one group that are looked at one by one
 _ENTRIES = 2**15  # entries of counts of the groups that are drawn together
 
 
@@ -101,10 +101,9 @@ class Statistic:
             from independent fair bits. Public: all parameters, the shape of ``x``, and its dtype.
             Not covered are the time that a draw takes, memory, and parameters chosen from the data.
         """
-        cost, name = exact_epsilon(epsilon), self._checked(neighbors, mechanism)
+        name, cost = self._checked(neighbors, mechanism), exact_epsilon(epsilon)
+        guarantee, number = self.cost(epsilon, draws, neighbors, name), int(draws)
         known, batch = self._count(x, cost, neighbors, counts)
-        number = checks.static_integer("draws", draws, 1, 2**40)
-        guarantee = self.cost(cost, number, neighbors, name)
         parts = self._parts(known, cost, neighbors, name)
         first = next(parts)  # This checks all public parameters
         charge(budget, guarantee, {"statistic": repr(self), "draws": number})
@@ -142,10 +141,9 @@ class Statistic:
         mechanism: str | None = None,
     ) -> Guarantee:
         """Return the guarantee of all draws from one row together."""
-        checks.static_integer("draws", draws, 1, 2**40)
-        self._checked(neighbors, mechanism or None)
-        ranges = self._ranges(neighbors, mechanism)
-        return cost_of(exact_epsilon(epsilon), draws, neighbors, ranges)
+        number = checks.static_integer("draws", draws, 1, 2**40)
+        ranges = self._ranges(neighbors, self._checked(neighbors, mechanism))
+        return cost_of(exact_epsilon(epsilon), number, neighbors, ranges)
 
     def _ranges(self, neighbors: Neighbors, mechanism: str | None) -> int:
         """Return the bounded range of a draw, in epsilons."""
@@ -156,26 +154,26 @@ class Statistic:
         raise NotImplementedError
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
     ) -> Any:
         """Return the distribution of each group of counts."""
         raise NotImplementedError
 
     def _parts(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
     ) -> Iterator[Any]:
         """Yield the distributions of groups that fit into the cache together, at least one."""
-        work = np.cumsum(self._work(counts, epsilon))
+        work = np.cumsum(np.diff(counts.starts) + self._more(epsilon))
         ends = np.searchsorted(work, np.arange(_ENTRIES, work[-1] if work.size else 0, _ENTRIES))
         cuts = sorted({0, *(ends + 1).tolist(), counts.groups})
         for start, stop in zip(cuts, cuts[1:] or cuts, strict=False):
             yield self._distribution(counts.some(start, stop), epsilon, neighbors, mechanism)
 
-    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
-        """Return about how many numbers the distribution of each group has."""
-        return np.diff(counts.starts) + 1
+    def _more(self, epsilon: Fraction) -> int:
+        """Return how many runs a distribution may have that are not those of counted values."""
+        return 1
 
-    def _checked(self, neighbors: str, mechanism: str | None) -> str:
+    def _checked(self, neighbors: str, mechanism: str | None) -> str | None:
         """Return the mechanism, by default the first one of this statistic."""
         checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
         if neighbors not in self.relations:
@@ -184,12 +182,14 @@ class Statistic:
                 f"{neighbors!r}."
             )
         if mechanism is None:
-            return next(iter(self.mechanisms), "")
+            return next(iter(self.mechanisms), None)
         return checks.one_of("mechanism", mechanism, self.mechanisms or (None,))
 
-    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
-        """Return the first and the last rank that matter among n records; None for all."""
-        return None
+    def _rows(
+        self, positions: np.ndarray, epsilon: Fraction, neighbors: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return sorted rows of records, negative if missing, and how often each counts."""
+        return positions, positions >= 0
 
     def _count(
         self, x: Any, epsilon: Fraction, neighbors: str, counts: Any
@@ -209,33 +209,29 @@ class Statistic:
             )
         positions, present = self.read(x)
         if counts is None:
-            *batch, n = positions.shape
-            if neighbors == "swap" and not self.skips_missing:
-                present = np.ones_like(present)
-            rows = math.prod(batch)
-            near = self._near(n, epsilon, neighbors)
-            found = Counts.of_records(positions.reshape(rows, n), present.reshape(rows, n), near)
-            return found, tuple(batch)
-        number = as_counts(counts)
-        if neighbors == "swap":
+            # Under swap, a missing record is the lower bound
+            present = present | (neighbors == "swap" and not self.skips_missing)
+            rows = np.sort(np.where(present, positions, -1), axis=-1)
+            positions, number = self._rows(rows, epsilon, neighbors)
+        elif neighbors == "swap":
             raise ValueError(
                 "counts must be None under swap neighbors, where x has the public number of "
                 "records."
             )
-        try:
-            shape = np.broadcast_shapes(positions.shape, number.shape)
-        except ValueError as error:
-            raise ValueError(
-                f"counts of the shape {number.shape} must broadcast against x of the shape "
-                f"{positions.shape}."
-            ) from error
-        rows = math.prod(shape[:-1])
-        group = np.repeat(np.arange(rows), shape[-1])
-        values, number = (
-            np.broadcast_to(array, shape).ravel()
-            for array in (positions, np.where(present, number, 0))
-        )
-        return Counts.of_rows(group, values, number, groups=rows), shape[:-1]
+        else:
+            given = as_counts(counts)
+            try:
+                number = np.where(present, given, 0)
+            except ValueError as error:
+                raise ValueError(
+                    f"counts of the shape {given.shape} must broadcast against x of the shape "
+                    f"{positions.shape}."
+                ) from error
+        *batch, n = number.shape
+        groups = math.prod(batch)
+        values = np.broadcast_to(positions, number.shape).ravel()
+        group = np.repeat(np.arange(groups), n)
+        return Counts.of_rows(group, values, number.ravel(), groups=groups), tuple(batch)
 
 
 class _OnGrid(Statistic):
@@ -262,39 +258,32 @@ class _OnGrid(Statistic):
         """Round each record to the grid; NaN is a missing record."""
         return self.records_grid.positions_of(x)
 
+
+class _Ranked(_OnGrid):
+    """A statistic that is one record by its rank, or one of other records made from them."""
+
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
+        raise NotImplementedError
+
+    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
+        """Return what is ranked, by default the records."""
+        return counts
+
     @property
     def values_grid(self) -> Multiples | Floats:
         """The grid of the released values."""
         return self.records_grid
 
-    def ranks(self, neighbors: str) -> Ranks | None:
-        """Return the rank that the statistic reads; None if it is not one record."""
-        return None
-
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
-        ranks: Any = self.ranks(neighbors)
-        return jumps.of_ranks(counts, self.records_grid.size, far, ranks)
-
-    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
-        ranks, far = self.ranks(neighbors), jumps.far_of(epsilon, self.values_grid.size) + 2
-        return None if ranks is None else (ranks.after(n, -far), ranks.after(n, far))
-
-    def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
-        """Return the position of the statistic itself."""
-        return found.value
-
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Any:
-        grid = self.values_grid
-        found = self.jumps(counts, neighbors, jumps.far_of(epsilon, grid.size))
-        value = grid.values_of(self._value(counts, found))
-        return found.runs(epsilon, grid, value, mechanism)
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
+    ) -> Runs:
+        known, ranks = self.ranked(counts, epsilon), self.ranks(neighbors)
+        return jumps.runs_of(known, ranks, epsilon, self.values_grid, mechanism)
 
 
 @dataclass(frozen=True)
-class Quantile(_OnGrid):
+class Quantile(_Ranked):
     """The record x[ceil(q n)].
 
     Attributes:
@@ -330,6 +319,22 @@ class Quantile(_OnGrid):
         u, v = self.level.numerator, self.level.denominator
         return Ranks(u, 0, v if neighbors == "swap" else max(u, v - u), v)
 
+    def _rows(
+        self, positions: np.ndarray, epsilon: Fraction, neighbors: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        # Records beyond the ranks that matter count as the records at these ranks
+        n, number = positions.shape[-1], positions >= 0
+        if self.values_grid is not self.records_grid or not n or not number.all():
+            return positions, number
+        u, _, step, v = self.ranks(neighbors)[:4]
+        far = step * (jumps.far_of(epsilon, self.records_grid.size) + 2)
+        low, high = (min(max(-(-(u * n + away) // v), 1), n) for away in (-far, far))
+        near = positions[..., low - 1 : high]
+        number = np.ones(near.shape, np.int64)
+        number[..., 0] = low
+        number[..., -1] += n - high
+        return near, number
+
 
 @dataclass(frozen=True)
 class Median(Quantile):
@@ -354,9 +359,17 @@ class Median(Quantile):
             raise ValueError("a midpoint of floats is not a float of the grid: use 'lower'.")
         super().__post_init__()
 
-    def ranks(self, neighbors: str) -> Any:
-        """Return the rank that the statistic reads; None if it is not one record."""
-        return super().ranks(neighbors) if self.definition == "lower" else None
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
+        if self.definition == "lower":
+            return super().ranks(neighbors)
+        return Ranks(1, 1, 4 if neighbors == "swap" else 2, 2)
+
+    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
+        """Return what is ranked: the records, or twice their midpoints."""
+        if self.definition == "lower":
+            return counts
+        return jumps.midpoints(counts, self.records_grid.size)
 
     @property
     def values_grid(self) -> Any:
@@ -366,15 +379,8 @@ class Median(Quantile):
             return found
         return Multiples(found.resolution / 2, 2 * found.start, 2 * found.size - 1)
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
-        if self.definition == "lower":
-            return super().jumps(counts, neighbors, far)
-        step = 2 if neighbors == "swap" else 1
-        return jumps.of_midpoints(counts, self.records_grid.size, far, step=step)
 
-
-class _Shifted(_OnGrid):
+class _Shifted(_Ranked):
     """A statistic without bounded sensitivity, by shifted inverse sensitivity.
 
     It is near the statistic of the data without ``tau`` people.
@@ -386,6 +392,10 @@ class _Shifted(_OnGrid):
         """Raise for bad public parameters."""
         checks.static_integer("tau", self.tau, 1, 2**40, must="an integer from 1 to 2^40")
         super().__post_init__()
+
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
+        return Ranks(1, -self.tau, 1, 1, of_last=True)
 
 
 @dataclass(frozen=True)
@@ -405,18 +415,6 @@ class Maximum(_Shifted):
     upper: Any = None
     resolution: Resolution | None = None
     grid: Floats | None = None
-
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
-        return Ranks(1, -self.tau, 1, 1)
-
-    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int]:
-        found: Any = super()._near(n, epsilon, neighbors)
-        return found[0], n
-
-    def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
-        last = np.append(0, counts.values)[counts.starts[1:]]
-        return np.where(np.diff(counts.starts) > 0, last, 0)
 
 
 @dataclass(frozen=True)
@@ -440,24 +438,20 @@ class NonnegativeSum(_Shifted):
     grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
+    def _more(self, epsilon: Fraction) -> int:
         size = self.records_grid.size
-        if min(self.tau + far, size) > _JUMPS:
+        return min(self.tau + jumps.far_of(epsilon, size), size)
+
+    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
+        """Return what is ranked: the sums of the smallest records."""
+        if self._more(epsilon) > _SUMS:
             raise ValueError(
                 "tau + 80 / epsilon, or the number of multiples up to upper, must be at most 2^24: "
                 "use a larger epsilon or a coarser resolution."
             )
-        return jumps.of_sums(counts, size, far, tau=self.tau)
-
-    def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
-        top = self.records_grid.size - 1
-        most = np.minimum(counts.counts, top // np.maximum(counts.values, 1) + 1)
-        return np.minimum(sums_of(most * counts.values, counts.starts), top)
-
-    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
         size = self.records_grid.size
-        return np.minimum(counts.totals, min(self.tau + jumps.far_of(epsilon, size), size)) + 1
+        far = jumps.far_of(epsilon, size)
+        return jumps.sums_of_smallest(counts, size - 1, far, self.tau)
 
 
 @dataclass(frozen=True)
@@ -484,20 +478,15 @@ class DistinctCount(_Shifted):
         """Return codes of the ids; records that are neither integers nor text are missing."""
         return codes_of(x)
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes.
+    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
+        """Return what is ranked: the numbers of ids up to each person, frequent ids first.
 
         People with the rarest ids leave first: the number of ids that remain is that of the id of
-        the last person who stays, if frequent ids are numbered first.
+        the last person who stays.
         """
         order = np.lexsort((-counts.counts, counts.group))
-        number = np.arange(len(order)) - counts.starts[:-1][counts.group] + 1
-        size = self.records_grid.size
-        frequent = Counts(counts.starts, np.minimum(number, size - 1), counts.counts[order])
-        return jumps.of_ranks(frequent, size, far, Ranks(1, -self.tau, 1, 1))
-
-    def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
-        return np.minimum(np.diff(counts.starts), self.records_grid.size - 1)
+        number = np.arange(len(order)) - counts.starts[counts.group] + 1
+        return Counts(counts.starts, np.minimum(number, self.upper), counts.counts[order])
 
 
 @dataclass(frozen=True)
@@ -537,20 +526,19 @@ class Mode(Statistic):
         labels = self.records_grid.values
         if self.resolution is None:
             return equal_to(as_floats(x), labels)
-        step = checks.resolution(self.resolution, (), 0)
-        exact = [checks.exact(label) or Fraction(0) for label in self.candidates]
+        step = resolution_of(self.resolution, ())
+        first, last = (int((checks.exact(self.candidates[k]) or 0) / step) for k in (0, -1))
         # Clamped records equal no candidate
-        grid = Multiples(step, int(exact[0] / step) - 1, int((exact[-1] - exact[0]) / step) + 3)
+        grid = Multiples(step, first - 1, last - first + 3)
         positions, present = grid.positions_of(x)
-        own = [float(label / step - grid.start) for label in exact]
-        found, equal = equal_to(positions.astype(np.float64), np.array(own))
+        found, equal = equal_to(grid.values_of(positions), labels)
         return found, equal & present
 
-    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
-        return np.full(counts.groups, len(self.candidates))
+    def _more(self, epsilon: Fraction) -> int:
+        return len(self.candidates)
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
     ) -> Runs:
         size = self.records_grid.size
         scores = np.zeros((counts.groups, size), np.int64)
@@ -602,7 +590,7 @@ class Sum(_OnGrid):
     zero_of_nobody: ClassVar[bool] = True
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
     ) -> DiscreteLaplace:
         grid: Any = self.records_grid
         ends = abs(grid.start), abs(grid.start + grid.size - 1)
@@ -652,7 +640,7 @@ class Count(Statistic):
         return np.zeros(records.shape, np.int64), ~np.isnan(records)
 
     def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
+        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
     ) -> DiscreteLaplace:
         return DiscreteLaplace(self._numbers(counts), epsilon)
 

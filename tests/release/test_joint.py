@@ -285,7 +285,7 @@ def test_floats_decide_no_draw_that_lost_weights(monkeypatch, away):
     """A public N far from n: all tuples cost much, and floats lose some of their weights."""
     monkeypatch.setattr(joint, "_POINT_BITS", 40)
     n, levels = 120, [Fraction(700 + 9 * k, 1000) for k in range(30)]
-    counts = Counts.of_records(np.arange(n)[None] * 8, np.ones((1, n), bool))
+    counts = Counts.of_rows(np.zeros(n), np.arange(n) * 8, np.ones(n), groups=1)
     points = FinePoints(counts, 1000)
     law = Joint(points, Fraction(1, 2), words=seeded(0))
     parts = Parts(*np.array([[n + away], [n], [0], [0], [points.size], [0]]))

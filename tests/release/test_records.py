@@ -261,10 +261,6 @@ def test_counts_are_those_of_a_table_in_any_order():
             assert entries(found) == +table
             some = found.some(1, groups)
             assert entries(some) == {(g - 1, v): n for (g, v), n in (+table).items() if g > 0}
-    positions, present = rng.integers(0, 5, (4, 9)), rng.random((4, 9)) < 0.7
-    for some in (present, np.ones_like(present)):
-        kept = [(int(row), int(positions[row, place])) for row, place in np.argwhere(some)]
-        assert entries(Counts.of_records(positions, some)) == Counter(kept)
 
 
 def test_billions_of_records_have_releases():
