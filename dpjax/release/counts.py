@@ -48,14 +48,16 @@ class Counts:
         group, value = np.asarray(group), np.asarray(value)
         count = np.minimum(count, np.int64(MOST)).astype(np.int64)  # also of unsigned integers
         used = (group >= 0) & (group < groups) & (count > 0)
-        group, value, count = group[used], value[used], count[used]
+        if not used.all():
+            group, value, count = group[used], value[used], count[used]
         bits = int(value.max(initial=0)).bit_length()
         key = group.astype(np.int64) << bits | value.astype(np.int64)
-        order = np.argsort(key, kind="stable")  # fast where rows are sorted already
-        key, count = key[order], count[order]
-        first = np.flatnonzero(np.diff(key, prepend=-1))
-        count = np.minimum(sums_of(count, np.append(first, len(key))), MOST)
-        key = key[first]
+        if np.any(key[1:] <= key[:-1]):  # Otherwise no value occurs twice, and all is in order
+            order = np.argsort(key, kind="stable")
+            key, count = key[order], count[order]
+            first = np.flatnonzero(np.diff(key, prepend=-1))
+            count = np.minimum(sums_of(count, np.append(first, len(key))), MOST)
+            key = key[first]
         starts = np.searchsorted(key, np.arange(groups + 1) << bits)
         return Counts(starts, key & ((1 << bits) - 1), count)
 

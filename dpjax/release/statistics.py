@@ -210,9 +210,10 @@ class Statistic:
         positions, present = self.read(x)
         if counts is None:
             # Under swap, a missing record is the lower bound
-            present = present | (neighbors == "swap" and not self.skips_missing)
-            rows = np.sort(np.where(present, positions, -1), axis=-1)
-            positions, number = self._rows(rows, epsilon, neighbors)
+            if neighbors == "add_remove" or self.skips_missing:
+                positions[~present] = -1
+            positions.sort(axis=-1)
+            positions, number = self._rows(positions, epsilon, neighbors)
         elif neighbors == "swap":
             raise ValueError(
                 "counts must be None under swap neighbors, where x has the public number of "
@@ -323,9 +324,9 @@ class Quantile(_Ranked):
         self, positions: np.ndarray, epsilon: Fraction, neighbors: str
     ) -> tuple[np.ndarray, np.ndarray]:
         # Records beyond the ranks that matter count as the records at these ranks
-        n, number = positions.shape[-1], positions >= 0
-        if self.values_grid is not self.records_grid or not n or not number.all():
-            return positions, number
+        n = positions.shape[-1]
+        if self.values_grid is not self.records_grid or not n or np.any(positions[..., 0] < 0):
+            return super()._rows(positions, epsilon, neighbors)
         u, _, step, v = self.ranks(neighbors)[:4]
         far = step * (jumps.far_of(epsilon, self.records_grid.size) + 2)
         low, high = (min(max(-(-(u * n + away) // v), 1), n) for away in (-far, far))
