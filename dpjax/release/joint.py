@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from itertools import count, pairwise
 from math import ceil, log, prod
@@ -50,14 +50,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.release.counts import Counts
-from dpjax.release.exact import Bits, Words, decay, places, system_words
+from dpjax.release.exact import Bits, Words, base_of, by_decimals, places, system_words
 
 TOGETHER = 20  # levels that are drawn together; the weights of many more are beyond floats
 _FAR = 45.0  # all positions alike weigh about e^-45 of the rest
 _WIDEST = 2**24  # ranks in the windows of all levels
 _CELLS = 2**22  # weights that are held together
 _POINT_BITS = 40
-_BASE_BITS = 128
 _TINY = 2.0**-1000  # smaller floats may have lost digits
 
 
@@ -226,15 +225,16 @@ class Joint:
 
     def _exactly(self, chain: Chain, row: int, given: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return what one lane draws, by decimals."""
-        uniforms, digits = [Bits(word, self.words) for word in given], 20
-        while True:
-            digits *= 2
-            with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)) as context:
-                exact = Chain(self, chain.levels, chain.parts.at([row]), digits)
-                reals = [[uniform.decimal(context)] for uniform in uniforms]
-                drawn = exact.back(np.zeros(1, np.int64), np.array(reals, object))
-            if drawn[-1].all():
-                return drawn
+        uniforms, rows = [Bits(word, self.words) for word in given], np.zeros(1, np.int64)
+
+        def draw(digits: int) -> tuple[np.ndarray, ...] | None:
+            exact = Chain(self, chain.levels, chain.parts.at([row]), digits)
+            reals = np.array([[uniform.decimal(digits)] for uniform in uniforms], object)
+            drawn = exact.back(rows, reals)
+            return drawn if drawn[-1].all() else None
+
+        found: tuple[np.ndarray, ...] = by_decimals(draw)
+        return found
 
 
 class Chain:
@@ -260,7 +260,7 @@ class Chain:
         self._slot = np.arange(min(2 * self._cap, int(parts.n.max())) + 1)
         self._zero: Any = Decimal(0) if digits else 0.0
         self._unit = (2 + self._zero) ** -joint.points.size.bit_length()
-        self._base = Decimal(decay(joint.rate, _BASE_BITS)) / 2**_BASE_BITS
+        self._base = base_of(joint.rate)
         # A bound of the relative rounding errors of all sums
         error = Decimal(10) ** (12 - digits) if digits else 2.0**-50
         self.slack = error * (len(levels) + 1) * (len(self._slot) + 2**12)

@@ -103,10 +103,10 @@ def test_plots_have_each_row_on_its_own_grid():
     assert len(axes.lines) == 6
     for row, line in enumerate(axes.lines):
         values, shares = line.get_data()
-        assert shares.sum() > 0.99
+        assert 0.95 < shares.sum() <= 1
         assert values[np.argmax(shares)] == pytest.approx(SEVERAL.value.flat[row])
     (line,) = DiscreteLaplace(np.array([7]), Fraction(1, 10**6)).plot().lines
-    assert 300 < len(line.get_xdata()) < 500
+    assert 300 < len(line.get_xdata()) <= 400
 
 
 BELOW, ABOVE = release.Sum(-1, 2, 1), release.Sum(2, "2.2", "0.1")

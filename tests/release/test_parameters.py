@@ -154,7 +154,7 @@ def test_plots_show_at_most_ten_rows_with_a_legend(rows):
             values, shares = line.get_data()
             np.testing.assert_allclose(shares, law.pmf(np.array(values)[:, None])[:, 0])
             assert shares.max() > 0.9 or epsilon < 64
-            assert len(values) <= 802
+            assert len(values) <= 400
         assert len(axes.collections) == (shown if len(values) < 50 else 0) if rows else True
         assert axes.get_xlabel() == "released value"
         pyplot.close("all")
