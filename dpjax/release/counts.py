@@ -79,11 +79,8 @@ class Counts:
     def some(self, start: int, stop: int) -> Counts:
         """Return the counts of groups ``start`` to ``stop - 1``."""
         starts = self.starts[start : stop + 1]
-        return Counts(
-            starts - starts[0],
-            self.values[starts[0] : starts[-1]],
-            self.counts[starts[0] : starts[-1]],
-        )
+        own = slice(starts[0], starts[-1])
+        return Counts(starts - starts[0], self.values[own], self.counts[own])
 
 
 def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -93,7 +90,7 @@ def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
     2^64.
     """
     sums = np.cumsum(numbers)
-    before = np.concatenate([np.zeros(1, sums.dtype), sums])[starts[:-1]]
+    before = np.append(0, sums)[starts[:-1]]
     return sums - np.repeat(before, np.diff(starts))
 
 

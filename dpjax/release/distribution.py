@@ -58,13 +58,20 @@ class Distribution:
     """The distribution of a release of each row, for planning: a function of the data, not private.
 
     Subclasses have ``positions(draws, words)``, which draws int64 of shape ``(draws,)`` and that of
-    the groups exactly, and ``values_of(positions)``, float64 ``(draws,)`` and the batch shape.
+    the groups exactly.
 
     Attributes:
         value: float64 of the batch shape, the statistic itself.
+        grid: maps positions to values.
     """
 
     value: np.ndarray
+    grid: Any
+
+    def values_of(self, positions: np.ndarray) -> np.ndarray:
+        """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
+        found: np.ndarray = self.grid.values_of(positions)
+        return found.reshape(len(positions), *self.value.shape)
 
     def reshaped(self, batch: tuple[int, ...]) -> Any:
         """Return the same distributions with another batch shape."""
@@ -80,7 +87,7 @@ class Distribution:
         """
         own: Any = self
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        drawn: np.ndarray = own.values_of(own.positions(prod(shape), seeded(seed)))
+        drawn = self.values_of(own.positions(prod(shape), seeded(seed)))
         return drawn.reshape(shape + self.value.shape)
 
 
@@ -217,8 +224,8 @@ class Runs(GridDistribution):
     ) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, groups)``; with margin 1, floats decide none."""
         most = max(_LANES // max(self.groups, 1), 1)
-        chunks = (min(most, draws - done) for done in range(0, max(draws, 1), most))
-        return np.concatenate([self._positions(chunk, words, margin) for chunk in chunks])
+        numbers = (min(most, draws - done) for done in range(0, max(draws, 1), most))
+        return np.concatenate([self._positions(number, words, margin) for number in numbers])
 
     def _positions(self, draws: int, words: Words, margin: float) -> np.ndarray:
         lanes = draws * self.groups
@@ -312,36 +319,37 @@ class Runs(GridDistribution):
 
     def pmf(self, values: Any) -> np.ndarray:
         """Return the probability of each value; 0 for a value that is not on the grid."""
-        numbers, group, shape = self._broadcast(values)
+        numbers, group = self._broadcast(values)
         position, on_grid = self._nearest(numbers)
         run = self._run_at(position, group)
-        return np.where(on_grid, self.shares[run] / self.length[run], 0.0).reshape(shape)
+        return np.where(on_grid, self.shares[run] / self.length[run], 0.0)
 
     def cdf(self, values: Any) -> np.ndarray:
         """Return P(Y <= value)."""
-        numbers, group, shape = self._broadcast(values)
+        numbers, group = self._broadcast(values)
         position, on_grid = self._nearest(numbers)
         position = position - (~on_grid & ~(self.grid.values_of(position) <= numbers))
         run = self._run_at(np.maximum(position, 0), group)
         through = np.append(0, self._sums)
         before = (through[run] - through[self.starts[group]]) * 2.0**-self._bits
         inside = (position + 1 - self.first[run]) / self.length[run] * self.shares[run]
-        return np.where(position < 0, 0.0, np.minimum(before + inside, 1.0)).reshape(shape)
+        return np.where(position < 0, 0.0, np.minimum(before + inside, 1.0))
 
     def quantile(self, p: Any) -> np.ndarray:
         """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN for no p."""
-        numbers, group, shape = self._broadcast(p)
+        numbers, group = self._broadcast(p)
         valid = (numbers >= 0) & (numbers <= 1)
         target = np.rint(np.where(valid, numbers, 0.5) * 2.0**self._bits).astype(np.int64)
         run, before, after = self._search(self._sums, group, target)
         inside = (target - before) / np.maximum(after - before, 1) * self.length[run]
         place = np.clip(np.ceil(inside * (1 - 1e-12)) - 1, 0, self.length[run] - 1)
         found = self.grid.values_of(self.first[run] + place.astype(np.int64))
-        return np.where(valid, found, np.nan).reshape(shape)
+        return np.where(valid, found, np.nan)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the mean absolute error of a draw."""
-        numbers, group, shape = self._broadcast(center)
+        centers, groups = self._broadcast(center)
+        numbers, group = centers.ravel(), groups.ravel()
         density = self.shares / self.length
         used = np.flatnonzero(density > 0)
         found = np.zeros(numbers.size)
@@ -350,23 +358,18 @@ class Runs(GridDistribution):
             runs = self.first[used], self.length[used], numbers[some][self._group[used]]
             weighted = density[used] * self.grid.distances(*runs)
             found[some] = np.bincount(self._group[used], weighted, self.groups)
-        return found.reshape(shape)
+        return found.reshape(centers.shape)
 
-    def values_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
-        return self.grid.values_of(positions).reshape(len(positions), *self.value.shape)
-
-    def _broadcast(self, given: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-        """Return numbers that broadcast against the batch, flat; their groups; and their shape."""
-        array = np.asarray(given, np.float64)
-        shape = np.broadcast_shapes(array.shape, self.value.shape)
-        own = np.arange(self.groups).reshape(self.value.shape)
-        numbers, group = (np.broadcast_to(given, shape).ravel() for given in (array, own))
-        return numbers, group, shape
+    def _broadcast(self, given: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers that broadcast against the batch, and their groups."""
+        group = np.arange(self.groups).reshape(self.value.shape)
+        numbers, group = np.broadcast_arrays(np.asarray(given, np.float64), group)
+        return numbers, group
 
     def _nearest(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions nearest to numbers, and whether these are on the grid."""
-        position = self.grid.positions_of(numbers)[0].astype(np.int64)
+        position = self.grid.positions_of(numbers.ravel())[0].astype(np.int64)
+        position = position.reshape(numbers.shape)
         return position, np.isclose(self.grid.values_of(position), numbers, rtol=1e-14, atol=0)
 
     def _run_at(self, position: np.ndarray, group: np.ndarray) -> np.ndarray:

@@ -33,6 +33,7 @@ from dpjax.checks import Resolution
 from dpjax.release.counts import Counts
 from dpjax.release.distribution import Distribution, Runs
 from dpjax.release.exact import Words, exact_epsilon, system_words
+from dpjax.release.grid import Floats, Multiples
 from dpjax.release.jumps import far_of, steps_of
 from dpjax.release.statistics import Quantile, _OnGrid
 
@@ -130,7 +131,8 @@ class ConfidenceInterval(_OnGrid):
         levels = self.levels(epsilon, neighbors)
         public = self.lower, self.upper, self.resolution
         ends = [Quantile(level, *public)._distribution(*how) for level in levels]
-        return Ends(ends, np.stack([end.value for end in ends], axis=-1))
+        value = np.stack([end.value for end in ends], axis=-1)
+        return Ends(ends, value, self.records_grid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,16 +142,14 @@ class Ends(Distribution):
     Attributes:
         ends: the distributions of the lower and of the upper end of each group.
         value: float64 ``(..., 2)``, the two sample quantiles.
+        grid: maps positions to values.
     """
 
     ends: list[Runs]
     value: np.ndarray
+    grid: Multiples | Floats
 
     def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
         """Draw positions exactly, ascending, int64 ``(draws, groups, 2)``."""
         each = [end.positions(draws, words) for end in self.ends]
         return np.sort(np.stack(each, axis=-1), axis=-1)
-
-    def values_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return drawn positions as values, float64 ``(draws, ..., 2)``."""
-        return self.ends[0].grid.values_of(positions).reshape(len(positions), *self.value.shape)

@@ -140,8 +140,8 @@ def sums_of_smallest(counts: Counts, top: int, far: int, tau: int) -> Counts:
     """
     starts, group, values, n = counts.starts, counts.group, counts.values, counts.totals
     before = running_sums(counts.counts, starts) - counts.counts
-    # As many records of a value as can matter for a sum up to the end
-    most = np.minimum(counts.counts, top // np.maximum(values, 1) + 1)
+    # As many records of a value as are below the end; with one more, larger values are beyond it
+    most = np.minimum(counts.counts, top // np.maximum(values, 1))
     below = running_sums(most * values, starts) - most * values
     out = np.clip((n - tau - far)[group] - before, 0, counts.counts)
     more = -(-np.maximum(top - below, 0) // np.maximum(values, 1)) * (values > 0)  # until the end

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -32,13 +33,12 @@ from dpjax.release import jumps
 from dpjax.release.counts import MOST, Counts, sums_of
 from dpjax.release.distribution import Runs
 from dpjax.release.exact import exact_epsilon
-from dpjax.release.grid import Floats, Multiples, Points, grid_of, kind_of, resolution_of
+from dpjax.release.grid import Floats, Multiples, Points, grid_of, kind_of
 from dpjax.release.jumps import Ranks
 from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
-_COUNTED = 2**53  # float64 holds all integers up to this
 _SUMS = 2**24  # sums of one group that are looked at one by one
 _ENTRIES = 2**15  # entries of counts of the groups that are drawn together
 
@@ -163,10 +163,9 @@ class Statistic:
         self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
     ) -> Iterator[Any]:
         """Yield the distributions of groups that fit into the cache together, at least one."""
-        work = np.cumsum(np.diff(counts.starts) + self._more(epsilon))
-        ends = np.searchsorted(work, np.arange(_ENTRIES, work[-1] if work.size else 0, _ENTRIES))
-        cuts = sorted({0, *(ends + 1).tolist(), counts.groups})
-        for start, stop in zip(cuts, cuts[1:] or cuts, strict=False):
+        part = np.cumsum(np.diff(counts.starts) + self._more(epsilon)) // _ENTRIES
+        cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), counts.groups]
+        for start, stop in pairwise(cuts):
             yield self._distribution(counts.some(start, stop), epsilon, neighbors, mechanism)
 
     def _more(self, epsilon: Fraction) -> int:
@@ -175,12 +174,7 @@ class Statistic:
 
     def _checked(self, neighbors: str, mechanism: str | None) -> str | None:
         """Return the mechanism, by default the first one of this statistic."""
-        checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-        if neighbors not in self.relations:
-            raise ValueError(
-                f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, got "
-                f"{neighbors!r}."
-            )
+        checks.one_of("neighbors", neighbors, self.relations)
         if mechanism is None:
             return next(iter(self.mechanisms), None)
         return checks.one_of("mechanism", mechanism, self.mechanisms or (None,))
@@ -242,12 +236,7 @@ class _OnGrid(Statistic):
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        grid = self.records_grid
-        if isinstance(grid, Multiples) and max(-grid.start, grid.start + grid.size) > _COUNTED:
-            raise ValueError(
-                "resolution is too fine for a float: use a coarser resolution, or bounds closer to "
-                "0."
-            )
+        _ = self.records_grid
 
     @cached_property
     def records_grid(self) -> Multiples | Floats:
@@ -496,8 +485,6 @@ class Mode(Statistic):
 
     Attributes:
         candidates: increasing finite numbers. Records that equal none are ignored.
-        resolution: if not None, the candidates are multiples of it, and records are rounded to its
-            multiples.
 
     Privacy:
         Under add/remove all scores change in the same direction, by at most 1, so that half of the
@@ -505,17 +492,14 @@ class Mode(Statistic):
     """
 
     candidates: Any
-    resolution: Resolution | None = None
 
     mechanisms: ClassVar[tuple[str, ...]] = ("permute_and_flip", "exponential")
     skips_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        labels = increasing("candidates", self.candidates, 1)
+        increasing("candidates", self.candidates, 1)
         object.__setattr__(self, "candidates", tuple(self.candidates))
-        if self.resolution is not None:
-            resolution_of(self.resolution, (labels,))
 
     @cached_property
     def records_grid(self) -> Points:
@@ -524,16 +508,9 @@ class Mode(Statistic):
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Find the candidate that each record equals."""
-        labels = self.records_grid.values
-        if self.resolution is None:
-            return equal_to(as_floats(x), labels)
-        step = resolution_of(self.resolution, ())
-        first, last = (int((checks.exact(self.candidates[k]) or 0) / step) for k in (0, -1))
-        # Clamped records equal no candidate
-        grid = Multiples(step, first - 1, last - first + 3)
-        positions, present = grid.positions_of(x)
-        found, equal = equal_to(grid.values_of(positions), labels)
-        return found, equal & present
+        records, labels = as_floats(x), self.records_grid.values
+        found = np.searchsorted(labels, records).clip(0, len(labels) - 1)
+        return found, labels[found] == records
 
     def _more(self, epsilon: Fraction) -> int:
         return len(self.candidates)
@@ -557,12 +534,6 @@ class Mode(Statistic):
             best,
             mechanism,
         )
-
-
-def equal_to(records: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of a label near each record, and whether the record equals it."""
-    found = np.searchsorted(labels, records).clip(0, len(labels) - 1)
-    return found, labels[found] == records
 
 
 @dataclass(frozen=True)
@@ -651,39 +622,31 @@ class Count(Statistic):
 
 @dataclass(frozen=True)
 class Histogram(Count):
-    """The number of records in each bin, or of those that equal each candidate.
+    """The number of records in each bin.
 
     Attributes:
         edges: public, increasing: each bin includes its lower edge, and the last one its upper edge
             too.
-        candidates: public, finite and increasing: instead of ``edges``.
 
     >>> Histogram([0, 10, 20]).bins
     2
     """
 
-    edges: Any = None
-    candidates: Any = None
+    edges: Any
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        if (self.edges is None) == (self.candidates is None):
-            raise ValueError("a histogram needs exactly one of edges and candidates.")
-        name, least = ("edges", 2) if self.candidates is None else ("candidates", 1)
-        increasing(name, getattr(self, name), least)
-        object.__setattr__(self, name, tuple(getattr(self, name)))
+        increasing("edges", self.edges, 2)
+        object.__setattr__(self, "edges", tuple(self.edges))
 
     @property
     def bins(self) -> int:
         """The number of bins."""
-        return len(self.candidates) if self.edges is None else len(self.edges) - 1
+        return len(self.edges) - 1
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Find the bin of each record; records outside all bins are missing."""
-        records = as_floats(x)
-        if self.edges is None:
-            return equal_to(records, increasing("candidates", self.candidates, 1))
-        edges = increasing("edges", self.edges, 2)
+        records, edges = as_floats(x), increasing("edges", self.edges, 2)
         inside = (records >= edges[0]) & (records <= edges[-1])
         return np.searchsorted(edges, records, "right").clip(1, self.bins) - 1, inside
 

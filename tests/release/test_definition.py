@@ -24,7 +24,7 @@ from tests.support.releases import (
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
 def test_probabilities_of_all_small_datasets(name, neighbors, mechanism):
-    for epsilon in (0.3, 2.0, 16.0):
+    for epsilon in (0.3, 2.0, 16.0, 64.0):
         case = STATISTICS[name], SMALL, epsilon, neighbors, mechanism
         np.testing.assert_allclose(pmf(*case), law_of(*case), rtol=1e-11)
 

@@ -50,7 +50,7 @@ def test_what_every_release_takes_is_checked_before_the_charge(name):
 def test_mechanisms_and_relations_of_each_statistic(name):
     statistic = STATISTICS[name]
     for neighbors in {"add_remove", "swap"} - {*statistic.relations}:
-        with pytest.raises(ValueError, match=f"must be '{statistic.relations[0]}' for"):
+        with pytest.raises(ValueError, match="neighbors must be"):
             statistic.release([1, 4], epsilon=1.0, neighbors=neighbors)
         with pytest.raises(ValueError, match="neighbors"):
             statistic.cost(1.0, 1, neighbors)
@@ -88,10 +88,7 @@ BAD_FIELDS = [
     *((Maximum, BOUNDS | {"tau": wrong}) for wrong in (2**64, True, 0, 1.5, "x", None)),
     *((Mode, {"candidates": wrong}) for wrong in (jnp.array(1.0), 5, [2, 1], [], ["a"], [HUGE])),
     (Mode, {"candidates": [1, np.nan]}),
-    (Mode, {"candidates": [1.25], "resolution": 0.5}),
     *((Histogram, {"edges": wrong}) for wrong in (5, [1], [2, 1], [1, np.inf], ["a", "b"])),
-    (Histogram, {}),
-    (Histogram, {"edges": [1, 2], "candidates": [1]}),
     (release.DistinctCount, {"tau": 1, "upper": 0}),
     (release.NonnegativeSum, {"tau": 1, "upper": -1, "resolution": 1}),
 ]
