@@ -37,7 +37,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, count
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,20 @@ _BEFORE_ONE = 1 - 2.0**-53
 _LANES = 2**20  # draws that are made together
 # Panels of the integral, in units of 1 / L, and their numbers of nodes: it is below e^-x at x / L
 _PANELS = ((0, 2, 8), (2, 36, 16))
+
+
+class How(NamedTuple):
+    """How a draw is made.
+
+    Attributes:
+        epsilon: of one draw.
+        neighbors: the relation.
+        mechanism: the name of the mechanism; None where there is one only.
+    """
+
+    epsilon: Fraction
+    neighbors: str
+    mechanism: str | None
 
 
 class Distribution:

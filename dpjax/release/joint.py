@@ -176,8 +176,7 @@ class Joint:
         for i, (last, k) in enumerate(pairwise([-1, *coarse, m])):
             size, own = share[i + 1] - share[i], levels[last + 1 : k]
             if own:
-                number = size.numerator * parts.number.astype(object) // size.denominator
-                number = np.maximum(number.astype(np.int64), 1)
+                number = np.maximum(parts.number * float(size), 1).astype(np.int64)
                 n, bounds = rank[:, i + 1] - rank[:, i], (ends[:, i], ends[:, i + 1] + 1)
                 piece = Parts(number, n, parts.group, *bounds, rank[:, i])
                 inside = [(level - share[i]) / size for level in own]

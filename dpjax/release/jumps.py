@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpjax.release.counts import Counts, running_sums, sums_of
-from dpjax.release.distribution import Runs
+from dpjax.release.distribution import How, Runs
 from dpjax.release.grid import Multiples, Points
 
 _FAR = 20.0  # beyond the levels that are looked at, the grid weighs at most e^-20
@@ -63,16 +63,15 @@ def far_of(epsilon: Fraction, size: int) -> int:
     return int(2 * (log(size) + _FAR) / epsilon) + 1
 
 
-def runs_of(
-    counts: Counts, ranks: Ranks, epsilon: Fraction, grid: Multiples | Points, mechanism: str | None
-) -> Runs:
+def runs_of(counts: Counts, ranks: Ranks, how: How, grid: Multiples | Points) -> Runs:
     """Return the distributions of a draw, where V(s) is the record of the rank after s changes.
 
     V is 0 below rank 1, and the end of the grid above rank n. It jumps at the boundaries between
     adjacent values and at the ends of the grid, as soon as the rank exceeds C, the number of
     records up to the lower value.
     """
-    far, steps, starts = far_of(epsilon, grid.size), steps_of(epsilon), counts.starts
+    far, steps = far_of(how.epsilon, grid.size), steps_of(how.epsilon)
+    starts = counts.starts
     passed = np.insert(running_sums(counts.counts, starts), starts[:-1], 0)
     low = np.insert(counts.values, starts[:-1], 0)
     high = np.insert(counts.values, starts[1:], grid.size - 1)
@@ -111,7 +110,8 @@ def runs_of(
     ends = np.append(0, np.cumsum(kept.sum(axis=1)))[starts]
     first, length, cost = (array.T[kept] for array in (first, length, cost))
     value = grid.values_of(last if ranks.of_last else own)
-    return Runs(ends, first, length, cost, epsilon / (2 * steps), grid, value, mechanism)
+    rate = how.epsilon / (2 * steps)
+    return Runs(ends, first, length, cost, rate, grid, value, how.mechanism)
 
 
 def midpoints(counts: Counts, size: int) -> Counts:

@@ -14,7 +14,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.release import joint
 from dpjax.release.counts import Counts
-from dpjax.release.distribution import Distribution
+from dpjax.release.distribution import Distribution, How
 from dpjax.release.exact import Words, system_words
 from dpjax.release.grid import Floats, Multiples
 from dpjax.release.joint import FinePoints
@@ -31,23 +31,17 @@ class JointDistribution(Distribution):
 
     Attributes:
         counts: the records of each group.
-        asked: the statistic.
-        epsilon: of one draw.
-        neighbors: the relation.
+        levels: as fractions.
+        how: how to draw.
         value: float64, the quantiles themselves, of the batch shape and one axis of levels.
         grid: maps positions to values.
     """
 
     counts: Counts
-    asked: Quantiles
-    epsilon: Fraction
-    neighbors: str
+    levels: tuple[Fraction, ...]
+    how: How
     value: np.ndarray
     grid: Multiples | Floats
-
-    @cached_property
-    def _points(self) -> FinePoints:
-        return FinePoints(self.counts, self.grid.size)
 
     def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, groups, m)``.
@@ -55,21 +49,20 @@ class JointDistribution(Distribution):
         Under add/remove, the number of records is drawn with discrete Laplace noise first, for a
         share of epsilon. The rest is for the rounds of :class:`joint.Joint`.
         """
-        points, levels = self._points, self.asked.levels
-        m = len(levels)
-        n, left, slack = np.tile(points.totals, draws), self.epsilon, 0
+        points, m = FinePoints(self.counts, self.grid.size), len(self.levels)
+        n, left, slack = np.tile(points.totals, draws), self.how.epsilon, 0
         # Under swap the number of records is public, but not that of the points of equal records
         number = np.tile(self.counts.totals, draws)
-        if self.neighbors == "add_remove":
-            share = self.epsilon / (5 if m <= 4 else 8 if m <= 20 else 16)
+        if self.how.neighbors == "add_remove":
+            share = left / (5 if m <= 4 else 8 if m <= 20 else 16)
             more, less = geometric(share, (2, len(n)), words)
             number, left, slack = n + more - less, left - share, int(20 / share)
         rounds = next(k for k in count(1) if (joint.TOGETHER + 1) ** k > m)
-        rate = left / (rounds * (4 if self.neighbors == "swap" else 2))
+        rate = left / (rounds * (4 if self.how.neighbors == "swap" else 2))
         group, low = np.tile(np.arange(self.counts.groups), draws), np.zeros_like(n)
         end = np.full_like(n, points.size)
         parts = joint.Parts(np.maximum(number, 1), n, group, low, end, low)
-        found = joint.Joint(points, rate, slack, words).draw(parts, levels, rounds)
+        found = joint.Joint(points, rate, slack, words).draw(parts, self.levels, rounds)
         return points.values(found).reshape(draws, self.counts.groups, m)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
@@ -153,13 +146,11 @@ class Quantiles(_OnGrid):
         """The levels as fractions."""
         return checks.levels(self.qs)
 
-    def _ranges(self, neighbors: checks.Neighbors, mechanism: str | None) -> int:
+    def _ranges(self, how: How) -> int:
         # Ranges of draws that depend on each other do not add up, but their ends do
-        return 1 if neighbors == "swap" and len(self.levels) <= joint.TOGETHER else 2
+        return 1 if how.neighbors == "swap" and len(self.levels) <= joint.TOGETHER else 2
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
-    ) -> Any:
+    def _distribution(self, counts: Counts, how: How) -> Any:
         grid = self.records_grid
         points = FinePoints(counts, grid.size)
         n = points.totals.astype(object)  # products with numerators can have more than 64 bits
@@ -168,4 +159,4 @@ class Quantiles(_OnGrid):
             np.arange(counts.groups)[:, None], np.stack(ranks, axis=1).astype(np.int64)
         )
         value = grid.values_of(points.values(fine))
-        return JointDistribution(counts, self, epsilon, neighbors, value, grid)
+        return JointDistribution(counts, self.levels, how, value, grid)

@@ -31,7 +31,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import jumps
 from dpjax.release.counts import MOST, Counts, sums_of
-from dpjax.release.distribution import Runs
+from dpjax.release.distribution import How, Runs
 from dpjax.release.exact import exact_epsilon
 from dpjax.release.grid import Floats, Multiples, Points, grid_of, kind_of
 from dpjax.release.jumps import Ranks
@@ -101,10 +101,10 @@ class Statistic:
             from independent fair bits. Public: all parameters, the shape of ``x``, and its dtype.
             Not covered are the time that a draw takes, memory, and parameters chosen from the data.
         """
-        name, cost = self._checked(neighbors, mechanism), exact_epsilon(epsilon)
-        guarantee, number = self.cost(epsilon, draws, neighbors, name), int(draws)
-        known, batch = self._count(x, cost, neighbors, counts)
-        parts = self._parts(known, cost, neighbors, name)
+        how = self._how(epsilon, neighbors, mechanism)
+        guarantee, number = self.cost(epsilon, draws, neighbors, mechanism), int(draws)
+        known, batch = self._count(x, how, counts)
+        parts = self._parts(known, how)
         first = next(parts)  # This checks all public parameters
         charge(budget, guarantee, {"statistic": repr(self), "draws": number})
         drawn = [part.values_of(part.positions(number)) for part in (first, *parts)]
@@ -129,9 +129,9 @@ class Statistic:
             ``interval(level)`` and ``sample(seed, shape)``; for one value of a row also with
             ``pmf``, ``cdf``, ``quantile`` and ``plot``.
         """
-        cost, name = exact_epsilon(epsilon), self._checked(neighbors, mechanism)
-        known, batch = self._count(x, cost, neighbors, counts)
-        return self._distribution(known, cost, neighbors, name).reshaped(batch)
+        how = self._how(epsilon, neighbors, mechanism)
+        known, batch = self._count(x, how, counts)
+        return self._distribution(known, how).reshaped(batch)
 
     def cost(
         self,
@@ -141,59 +141,53 @@ class Statistic:
         mechanism: str | None = None,
     ) -> Guarantee:
         """Return the guarantee of all draws from one row together."""
+        how = self._how(epsilon, neighbors, mechanism)
         number = checks.static_integer("draws", draws, 1, 2**40)
-        ranges = self._ranges(neighbors, self._checked(neighbors, mechanism))
-        return cost_of(exact_epsilon(epsilon), number, neighbors, ranges)
+        return cost_of(how.epsilon, number, neighbors, self._ranges(how))
 
-    def _ranges(self, neighbors: Neighbors, mechanism: str | None) -> int:
+    def _ranges(self, how: How) -> int:
         """Return the bounded range of a draw, in epsilons."""
-        return 1 if mechanism in ("piecewise_laplace", "exponential") else 2
+        return 1 if how.mechanism in ("piecewise_laplace", "exponential") else 2
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the position of each record, integers of the shape of ``x``, and which exist."""
         raise NotImplementedError
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
-    ) -> Any:
+    def _distribution(self, counts: Counts, how: How) -> Any:
         """Return the distribution of each group of counts."""
         raise NotImplementedError
 
-    def _parts(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
-    ) -> Iterator[Any]:
+    def _parts(self, counts: Counts, how: How) -> Iterator[Any]:
         """Yield the distributions of groups that fit into the cache together, at least one."""
-        part = np.cumsum(np.diff(counts.starts) + self._more(epsilon)) // _ENTRIES
+        part = np.cumsum(np.diff(counts.starts) + self._more(how.epsilon)) // _ENTRIES
         cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), counts.groups]
         for start, stop in pairwise(cuts):
-            yield self._distribution(counts.some(start, stop), epsilon, neighbors, mechanism)
+            yield self._distribution(counts.some(start, stop), how)
 
     def _more(self, epsilon: Fraction) -> int:
         """Return how many runs a distribution may have that are not those of counted values."""
         return 1
 
-    def _checked(self, neighbors: str, mechanism: str | None) -> str | None:
-        """Return the mechanism, by default the first one of this statistic."""
+    def _how(self, epsilon: Any, neighbors: str, mechanism: str | None) -> How:
+        """Return how to draw, after checks, by default by the first mechanism."""
         checks.one_of("neighbors", neighbors, self.relations)
-        if mechanism is None:
-            return next(iter(self.mechanisms), None)
-        return checks.one_of("mechanism", mechanism, self.mechanisms or (None,))
+        options = self.mechanisms or (None,)
+        if mechanism is not None:
+            checks.one_of("mechanism", mechanism, options)
+        return How(exact_epsilon(epsilon), neighbors, mechanism or options[0])
 
-    def _rows(
-        self, positions: np.ndarray, epsilon: Fraction, neighbors: str
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _rows(self, positions: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
         """Return sorted rows of records, negative if missing, and how often each counts."""
         return positions, positions >= 0
 
-    def _count(
-        self, x: Any, epsilon: Fraction, neighbors: str, counts: Any
-    ) -> tuple[Counts, tuple[int, ...]]:
+    def _count(self, x: Any, how: How, counts: Any) -> tuple[Counts, tuple[int, ...]]:
         """Return the counts of every row, and the batch shape."""
+        swap = how.neighbors == "swap"
         if isinstance(x, Counts):
             if counts is not None:
                 raise ValueError("counts must be None if x is a Counts, which has them.")
             # Clamped counts of neighbors under swap would not have the same, public sum
-            if neighbors == "swap" and not self.skips_missing and np.any(x.totals >= MOST):
+            if swap and not self.skips_missing and np.any(x.totals >= MOST):
                 raise ValueError("x must have fewer than 2^32 records in a group under swap.")
             return x, (x.groups,)
         if kind_of(getattr(self, "lower", None)) is not None:
@@ -204,11 +198,11 @@ class Statistic:
         positions, present = self.read(x)
         if counts is None:
             # Under swap, a missing record is the lower bound
-            if neighbors == "add_remove" or self.skips_missing:
+            if not swap or self.skips_missing:
                 positions[~present] = -1
             positions.sort(axis=-1)
-            positions, number = self._rows(positions, epsilon, neighbors)
-        elif neighbors == "swap":
+            positions, number = self._rows(positions, how)
+        elif swap:
             raise ValueError(
                 "counts must be None under swap neighbors, where x has the public number of "
                 "records."
@@ -265,11 +259,9 @@ class _Ranked(_OnGrid):
         """The grid of the released values."""
         return self.records_grid
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
-    ) -> Runs:
-        known, ranks = self.ranked(counts, epsilon), self.ranks(neighbors)
-        return jumps.runs_of(known, ranks, epsilon, self.values_grid, mechanism)
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        known, ranks = self.ranked(counts, how.epsilon), self.ranks(how.neighbors)
+        return jumps.runs_of(known, ranks, how, self.values_grid)
 
 
 @dataclass(frozen=True)
@@ -309,15 +301,13 @@ class Quantile(_Ranked):
         u, v = self.level.numerator, self.level.denominator
         return Ranks(u, 0, v if neighbors == "swap" else max(u, v - u), v)
 
-    def _rows(
-        self, positions: np.ndarray, epsilon: Fraction, neighbors: str
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _rows(self, positions: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
         # Records beyond the ranks that matter count as the records at these ranks
         n = positions.shape[-1]
         if self.values_grid is not self.records_grid or not n or np.any(positions[..., 0] < 0):
-            return super()._rows(positions, epsilon, neighbors)
-        u, _, step, v = self.ranks(neighbors)[:4]
-        far = step * (jumps.far_of(epsilon, self.records_grid.size) + 2)
+            return super()._rows(positions, how)
+        u, _, step, v = self.ranks(how.neighbors)[:4]
+        far = step * (jumps.far_of(how.epsilon, self.records_grid.size) + 2)
         low, high = (min(max(-(-(u * n + away) // v), 1), n) for away in (-far, far))
         near = positions[..., low - 1 : high]
         number = np.ones(near.shape, np.int64)
@@ -515,9 +505,7 @@ class Mode(Statistic):
     def _more(self, epsilon: Fraction) -> int:
         return len(self.candidates)
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
-    ) -> Runs:
+    def _distribution(self, counts: Counts, how: How) -> Runs:
         size = self.records_grid.size
         scores = np.zeros((counts.groups, size), np.int64)
         scores[counts.group, counts.values] = counts.counts
@@ -529,10 +517,10 @@ class Mode(Statistic):
             first,
             np.ones_like(first),
             cost.ravel(),
-            epsilon if neighbors == "add_remove" else epsilon / 2,
+            how.epsilon if how.neighbors == "add_remove" else how.epsilon / 2,
             self.records_grid,
             best,
-            mechanism,
+            how.mechanism,
         )
 
 
@@ -561,18 +549,16 @@ class Sum(_OnGrid):
     grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
-    ) -> DiscreteLaplace:
+    def _distribution(self, counts: Counts, how: How) -> DiscreteLaplace:
         grid: Any = self.records_grid
         ends = abs(grid.start), abs(grid.start + grid.size - 1)
-        most = grid.size - 1 if neighbors == "swap" else max(ends)
+        most = grid.size - 1 if how.neighbors == "swap" else max(ends)
         multiples = counts.values + grid.start
         if max(ends) * counts.counts.sum(dtype=np.float64) >= LARGEST:
             multiples = multiples.astype(object)  # Python's integers do not overflow
         sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -LARGEST, LARGEST)
         numbers = sums.astype(np.int64)
-        return DiscreteLaplace(numbers, epsilon / most, grid.resolution, self._divisor(counts))
+        return DiscreteLaplace(numbers, how.epsilon / most, grid.resolution, self._divisor(counts))
 
     def _divisor(self, counts: Counts) -> Any:
         """Return what the sum of each group is divided by."""
@@ -611,10 +597,8 @@ class Count(Statistic):
         records = as_floats(x)
         return np.zeros(records.shape, np.int64), ~np.isnan(records)
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str | None
-    ) -> DiscreteLaplace:
-        return DiscreteLaplace(self._numbers(counts), epsilon)
+    def _distribution(self, counts: Counts, how: How) -> DiscreteLaplace:
+        return DiscreteLaplace(self._numbers(counts), how.epsilon)
 
     def _numbers(self, counts: Counts) -> np.ndarray:
         return counts.totals
