@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate, count
 from math import prod
 from typing import Any, NamedTuple
@@ -139,9 +139,7 @@ class GridDistribution(Distribution):
         for row, at in enumerate(map(np.unique, quantiles.T[:10])):
             shares = own.pmf(at.reshape(wide)).reshape(-1, self.value.size)[:, row]
             label = str(np.unravel_index(row, self.value.shape))
-            if len(at) < 50:
-                axes.vlines(at, 0, shares, color=f"C{row}", alpha=0.5)
-            axes.plot(at, shares, "." if len(at) < 50 else "-", color=f"C{row}", label=label)
+            axes.plot(at, shares, ".-", label=label)
         if self.value.size > 1:
             axes.legend(title="row")
         axes.set(xlabel="released value", ylabel="probability", ylim=(0, None))
@@ -238,8 +236,12 @@ class Runs(GridDistribution):
     ) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, groups)``; with margin 1, floats decide none."""
         most = max(_LANES // max(self.groups, 1), 1)
-        numbers = (min(most, draws - done) for done in range(0, max(draws, 1), most))
-        return np.concatenate([self._positions(number, words, margin) for number in numbers])
+        return np.concatenate(
+            [
+                self._positions(min(most, draws - done), words, margin)
+                for done in range(0, max(draws, 1), most)
+            ]
+        )
 
     def _positions(self, draws: int, words: Words, margin: float) -> np.ndarray:
         lanes = draws * self.groups
@@ -267,8 +269,9 @@ class Runs(GridDistribution):
             sure &= margin < 1
             found[waiting] = self.first[run] + place
             for at in np.flatnonzero(~sure):
-                lane = waiting[at]
-                found[lane] = self._exactly(int(group[lane]), rounds[..., at], words)
+                uniforms = [[Bits(word, words) for word in given] for given in rounds[..., at]]
+                draw = partial(self._by_decimals, int(group[waiting[at]]), uniforms, words)
+                found[waiting[at]] = by_decimals(draw)
             left = sure & ~accepted
             waiting, rounds = waiting[left], rounds[..., left]
         return found.reshape(draws, self.groups)
@@ -295,16 +298,13 @@ class Runs(GridDistribution):
         run = np.clip(run, self.starts[group], self.starts[group + 1] - 1)
         return run, through[run] - base, through[run + 1] - base
 
-    def _exactly(self, group: int, rounds: np.ndarray, words: Words) -> int:
-        """Return the draw of the words of each round, and of further bits as needed."""
-        uniforms = [[Bits(word, words) for word in given] for given in rounds]
-        found: int = by_decimals(lambda digits: self._by_decimals(group, uniforms, digits, words))
-        return found
-
     def _by_decimals(
-        self, group: int, uniforms: list[list[Bits]], digits: int, words: Words
+        self, group: int, uniforms: list[list[Bits]], words: Words, digits: int
     ) -> int | None:
-        """Return the draw if decimals of so many digits decide it, or None."""
+        """Return the draw of the uniforms of each round, and of further words as needed.
+
+        It is None if decimals of so many digits do not decide it.
+        """
         margin, base = Decimal(10) ** -(digits // 2), base_of(self.rate)
         own = slice(self.starts[group], self.starts[group + 1])
         length, coins = self.length[own].tolist(), [base**k for k in self.cost[own].tolist()]

@@ -270,8 +270,7 @@ class Chain:
         tiny = self._zero if self._digits else _TINY * len(self._slot)
         self._lost = [np.full((len(self.parts.n), 1), self._zero)]
         rank = np.arange(len(self._slot) + 1)
-        edges = {first: self.parts.edges(self.points, first + rank) for first in set(self._first)}
-        self._edges = [edges[first] for first in self._first]
+        self._edges = [self.parts.edges(self.points, first + rank) for first in self._first]
         # Before all levels: all weight is in the slot -1
         after, place, aim = np.full((len(self.parts.n), 1), 1 + self._zero), -1, -1
         for k, (first, target) in enumerate(zip(self._first, self.targets, strict=True)):

@@ -90,7 +90,7 @@ def runs_of(counts: Counts, ranks: Ranks, how: How, grid: Multiples | Points) ->
     starts = np.append(0, np.cumsum(new[:-1]))[starts]
     level, low, high = level[new[:-1]], low[new[:-1]], high[new[1:]]
     # V(0) itself is a run between the jumps of both directions
-    at = starts[:-1] + sums_of((level < 0).astype(np.int64), starts)
+    at = starts[:-1] + sums_of(level < 0, starts)
     own = low[at]
     pairs = (level, 0), (low, own), (high, own)
     level, low, high = (np.insert(array, at, inner) for array, inner in pairs)

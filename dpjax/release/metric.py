@@ -60,7 +60,8 @@ def metric_laplace(
 
     Raises:
         TypeError: if the counts are not integers, or this is traced by JAX.
-        ValueError: if a query distinguishes elements of budget 0, or if the noise is below 2^-20 or above 2^40 times the resolution.
+        ValueError: if a query distinguishes elements of budget 0, or if the noise is below
+            2^-20 or above 2^40 times the resolution.
 
     Privacy:
         d-private under the relation of the metric, exactly: the load of the rates is at most 1 in

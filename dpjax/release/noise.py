@@ -60,21 +60,21 @@ class DiscreteLaplace(GridDistribution):
     Attributes:
         number: int64, ``(groups,)`` or ``(groups, bins)``, the integers without noise.
         rate: the rate of the noise, from 2^-40 to 2^20.
-        unit: the value of 1, if it is not divided by ``parts``.
-        parts: int64, broadcasts against ``number``: values are multiples of ``unit / parts``.
+        multiple: values are multiples of ``multiple / parts``.
+        parts: float64, broadcasts against ``number``.
 
     Raises:
         ValueError: the rate is out of range.
 
-    >>> noisy = DiscreteLaplace(np.array([40, 3]), Fraction(1, 2), Fraction(1, 10))
+    >>> noisy = DiscreteLaplace(np.array([40, 3]), Fraction(1, 2), parts=10.0)
     >>> noisy.value, noisy.mean_abs_error(noisy.value).round(3)
     (array([4. , 0.3]), array([0.192, 0.192]))
     """
 
     number: np.ndarray
     rate: Fraction
-    unit: Fraction = Fraction(1)
-    parts: Any = 1
+    multiple: float = 1.0
+    parts: Any = 1.0
 
     def __post_init__(self) -> None:
         """Raise for a rate out of range."""
@@ -93,9 +93,8 @@ class DiscreteLaplace(GridDistribution):
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return integers as values, float64, rounded once up to 2^53."""
-        parts = self.parts * float(self.unit.denominator)
         with np.errstate(over="ignore"):
-            return np.asarray(positions * float(self.unit.numerator) / parts)
+            return np.asarray(positions * self.multiple / self.parts)
 
     def reshaped(self, batch: tuple[int, ...]) -> DiscreteLaplace:
         """Return the same distributions with another batch shape."""
@@ -143,5 +142,4 @@ class DiscreteLaplace(GridDistribution):
 
     def _tail(self, least: np.ndarray) -> np.ndarray:
         """Return P(Z >= least) for positive integers."""
-        with np.errstate(under="ignore"):
-            return np.exp(-float(self.rate) * least) / (1 + np.exp(-float(self.rate)))
+        return np.exp(-float(self.rate) * least) / (1 + np.exp(-float(self.rate)))

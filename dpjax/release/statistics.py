@@ -160,7 +160,7 @@ class Statistic:
     def _parts(self, counts: Counts, how: How) -> Iterator[Any]:
         """Yield the distributions of groups that fit into the cache together, at least one."""
         part = np.cumsum(np.diff(counts.starts) + self._more(how.epsilon)) // _ENTRIES
-        cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), counts.groups]
+        cuts = [0, *(np.flatnonzero(np.diff(part)) + 1), counts.groups]
         for start, stop in pairwise(cuts):
             yield self._distribution(counts.some(start, stop), how)
 
@@ -216,11 +216,11 @@ class Statistic:
                     f"counts of the shape {given.shape} must broadcast against x of the shape "
                     f"{positions.shape}."
                 ) from error
-        *batch, n = number.shape
+        batch, n = number.shape[:-1], number.shape[-1]
         groups = math.prod(batch)
         values = np.broadcast_to(positions, number.shape).ravel()
         group = np.repeat(np.arange(groups), n)
-        return Counts.of_rows(group, values, number.ravel(), groups=groups), tuple(batch)
+        return Counts.of_rows(group, values, number.ravel(), groups=groups), batch
 
 
 class _OnGrid(Statistic):
@@ -510,7 +510,7 @@ class Mode(Statistic):
         scores = np.zeros((counts.groups, size), np.int64)
         scores[counts.group, counts.values] = counts.counts
         cost = np.max(scores, axis=1, keepdims=True) - scores
-        first = np.broadcast_to(np.arange(size), scores.shape).ravel()
+        first = np.tile(np.arange(size), counts.groups)
         best = self.records_grid.values_of(np.argmax(scores, axis=1))
         return Runs(
             np.arange(counts.groups + 1) * size,
@@ -548,6 +548,7 @@ class Sum(_OnGrid):
     mechanisms: ClassVar[tuple[str, ...]] = ()
     grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
+    divided: ClassVar[bool] = False  # by the number of records
 
     def _distribution(self, counts: Counts, how: How) -> DiscreteLaplace:
         grid: Any = self.records_grid
@@ -558,11 +559,11 @@ class Sum(_OnGrid):
             multiples = multiples.astype(object)  # Python's integers do not overflow
         sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -LARGEST, LARGEST)
         numbers = sums.astype(np.int64)
-        return DiscreteLaplace(numbers, how.epsilon / most, grid.resolution, self._divisor(counts))
-
-    def _divisor(self, counts: Counts) -> Any:
-        """Return what the sum of each group is divided by."""
-        return 1
+        parts = counts.totals if self.divided else 1
+        unit = grid.resolution
+        return DiscreteLaplace(
+            numbers, how.epsilon / most, float(unit.numerator), parts * float(unit.denominator)
+        )
 
 
 @dataclass(frozen=True)
@@ -574,15 +575,13 @@ class Mean(Sum):
 
     relations: ClassVar[tuple[str, ...]] = ("swap",)
     zero_of_nobody: ClassVar[bool] = False
+    divided: ClassVar[bool] = True
 
     def _count(self, *given: Any) -> tuple[Counts, tuple[int, ...]]:
         known, batch = super()._count(*given)
         if np.any(known.totals == 0):
             raise ValueError("a mean needs at least one record.")
         return known, batch
-
-    def _divisor(self, counts: Counts) -> np.ndarray:
-        return counts.totals
 
 
 @dataclass(frozen=True)

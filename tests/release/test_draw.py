@@ -128,7 +128,7 @@ def test_forty_digits_decide_as_more_do_or_not_at_all(name):
             own = (tape([], seed + place) for place in range(12))  # further bits of each uniform
             uniforms = [[Bits(word, next(own)) for word in four] for four in rounds]
             with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)):
-                found.append(law._by_decimals(0, uniforms, digits, tape([], seed)))
+                found.append(law._by_decimals(0, uniforms, tape([], seed), digits))
         one, other = found
         open_ += one is None
         assert one in (None, other)

@@ -56,7 +56,7 @@ def test_floats_decide_as_integers_do(rate):
 
 
 SEVERAL = DiscreteLaplace(
-    np.array([[3, -2, 0], [40, 5, -7]]), Fraction(1, 3), Fraction(5, 10), np.array([[1], [7]])
+    np.array([[3, -2, 0], [40, 5, -7]]), Fraction(1, 3), 5.0, np.array([[10.0], [70.0]])
 )
 
 
