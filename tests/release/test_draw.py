@@ -174,15 +174,6 @@ def test_draws_follow_the_distribution(groups, mechanism, margin):
     assert_counts_rejected(counts, np.repeat((wrong.shares / wrong.length)[:4], law.length[:4]))
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_groups_are_independent(mechanism):
-    pairs = runs([1, 0, 1], [1, 1, 1], 0.1, mechanism, 2).positions(20_000, seeded(3))
-    shares = runs([1, 0, 1], [1, 1, 1], 0.1, mechanism).shares
-    both = np.outer(shares, shares).ravel()
-    assert_counts_follow(np.bincount(pairs @ [3, 1], minlength=9), both)
-    assert_counts_rejected(np.bincount(pairs[:, 0] * 4, minlength=9), both)
-
-
 def test_many_draws_are_made_in_parts(monkeypatch):
     monkeypatch.setattr("dpjax.release.distribution._LANES", 64)
     law = runs(*LAWS["a step"], "permute_and_flip", 5)

@@ -9,7 +9,6 @@ import pytest
 
 from dpjax import release
 from dpjax.accounting import PrivacyFilter
-from dpjax.release import Counts
 from dpjax.release.exact import decay
 from dpjax.release.noise import DiscreteLaplace, geometric
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
@@ -97,18 +96,6 @@ def test_draws_follow_the_probabilities():
         follow(counts, np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers)))
 
 
-def test_plots_have_each_row_on_its_own_grid():
-    pytest.importorskip("matplotlib").use("agg")
-    axes = SEVERAL.plot()
-    assert len(axes.lines) == 6
-    for row, line in enumerate(axes.lines):
-        values, shares = line.get_data()
-        assert 0.95 < shares.sum() <= 1
-        assert values[np.argmax(shares)] == pytest.approx(SEVERAL.value.flat[row])
-    (line,) = DiscreteLaplace(np.array([7]), Fraction(1, 10**6)).plot().lines
-    assert 300 < len(line.get_xdata()) <= 400
-
-
 BELOW, ABOVE = release.Sum(-1, 2, 1), release.Sum(2, "2.2", "0.1")
 AUDITED = {
     "swap": [BELOW, ABOVE, release.Mean(-1, 2, 1)],
@@ -149,15 +136,6 @@ def test_the_loss_of_neighbors_is_epsilon(neighbors):
 def test_the_noise_of_the_other_relation_is_too_small():
     assert largest_loss(BELOW, "swap", "add_remove") == pytest.approx(0.75 * 3 / 2)
     assert largest_loss(ABOVE, "add_remove", "swap") == pytest.approx(0.75 * 22 / 2)
-
-
-def test_sums_by_group_have_the_error_of_their_largest_record():
-    sales = release.Sum(0, 5, "0.01")
-    group = np.repeat([0, 1], 1000)
-    counts = Counts.of_rows(group, np.full(2000, 125), np.ones(2000), groups=3)
-    found = sales.distribution(counts, epsilon=1.0, neighbors="add_remove")
-    assert found.value.tolist() == [1250, 1250, 0]
-    np.testing.assert_allclose(found.mean_abs_error(found.value), 5.0, rtol=1e-5)
 
 
 def test_values_are_the_nearest_floats_and_no_count_is_too_large():

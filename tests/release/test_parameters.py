@@ -137,24 +137,21 @@ def test_what_exceeds_a_budget_is_not_drawn(monkeypatch):
             statistic.release([1, 4], **options)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 10, 12])
+@pytest.mark.parametrize("rows", [0, 1, 2, 12])
 def test_plots_show_at_most_ten_rows_with_a_legend(rows):
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    for upper, epsilon in ((60, 64.0), (60, 1.0), (10_000, 0.01)):
-        statistic = Median(lower=0, upper=upper, resolution=1)
-        law = statistic.distribution(np.full((rows, 9), 30), epsilon=epsilon, neighbors="swap")
+    for statistic in (Median(lower=0, upper=10_000, resolution=1), release.Sum(**BOUNDS)):
+        law = statistic.distribution(np.full((rows, 9), 30), epsilon=1.0, neighbors="swap")
         axes = law.plot()
-        shown = min(rows, 10)
-        assert len(axes.lines) == shown
+        assert len(axes.lines) == min(rows, 10)
         assert (axes.get_legend() is not None) == (rows > 1)
         for line in axes.lines:
             values, shares = line.get_data()
             np.testing.assert_allclose(shares, law.pmf(np.array(values)[:, None])[:, 0])
-            assert shares.max() > 0.9 or epsilon < 64
+            assert shares.sum() <= 1
             assert len(values) <= 400
-        assert axes.get_xlabel() == "released value"
+        assert law.plot(axes) is axes
         pyplot.close("all")
-    assert statistic.distribution([1, 2], epsilon=1.0, neighbors="swap").plot(axes) is axes
 
 
 def test_a_release_shows_its_values_and_its_guarantee():

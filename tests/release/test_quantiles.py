@@ -32,20 +32,6 @@ def test_value_is_the_lower_quantile():
         assert value.tolist() == [records[rank - 1] if len(records) else 0 for rank in ranks]
 
 
-@pytest.mark.parametrize("neighbors", checks.NEIGHBORS)
-def test_shapes(neighbors):
-    asked, x = Quantiles(QUARTILES, **AGES), np.full((2, 5, 40), 30.0)
-    released = asked.release(x, epsilon=8.0, neighbors=neighbors, draws=4)
-    assert released.values.shape == (4, 2, 5, 3)
-    assert (np.diff(released.values) >= 0).all()
-    distribution = asked.distribution(x, epsilon=8.0, neighbors=neighbors)
-    assert distribution.sample(1, (2, 3)).shape == (2, 3, 2, 5, 3)
-    assert distribution.mean_abs_error(distribution.value).shape == (2, 5, 3)
-    one = asked.release(x[0, 0], epsilon=8.0, neighbors=neighbors)
-    assert one.values.shape == (1, 3)
-    assert asked.release(np.zeros((0, 7)), epsilon=1.0, neighbors=neighbors).values.size == 0
-
-
 @pytest.mark.parametrize("m", [1, 4, 5, 20, 21, 440, 441, 5000])
 def test_parts_of_the_budget_add_up(monkeypatch, m):
     epsilon, spent = Fraction(3, 7), []

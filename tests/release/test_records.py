@@ -223,20 +223,6 @@ def test_counts_are_those_of_a_table_in_any_order():
             assert entries(some) == {(g - 1, v): n for (g, v), n in (+table).items() if g > 0}
 
 
-def test_billions_of_records_have_releases():
-    x, counts = np.array([12, 14, 14.2, 29]), np.array([10**12, 3 * 10**12, 5, 10**12])
-    for statistic in EVERY.values():
-        if statistic.relations != ("swap",):
-            found = statistic.release(
-                x if statistic != EVERY["distinct"] else x.astype(int),
-                counts=counts,
-                epsilon=0.1,
-                neighbors="add_remove",
-            )
-            assert np.isfinite(found.values).all()
-    assert float(MEDIAN.release(x, counts=counts, epsilon=0.1, neighbors="add_remove")) == 14
-
-
 def test_grids_round_each_record_to_the_nearest_value():
     grid = Floats(digits=1, smallest=-1, largest=1)
     tenths = np.arange(1, 10) / 10
