@@ -159,6 +159,26 @@ def test_lanes_have_their_own_words(mechanism):
         assert found[lane // 2, group] == alone
 
 
+def test_lanes_that_wait_keep_their_words():
+    """Two of three are refused at first, at clocks of their own, which decide their next turn."""
+    law, coin = runs([0, 1], [1, 1], 0.5, "permute_and_flip"), exp(-0.5)
+    waits = [2**45 << lane % 11 if lane % 3 else LAST for lane in range(40)]
+    first = [[2**64 - 2**60, 0, wait, LAST if wait < LAST else 0] for wait in waits]
+    odds = [coin + (1 - coin) * (wait * 2.0**-64) ** (-1 / (1 + coin)) for wait in waits]
+    second = [
+        [2**64 - 2**60, 0, LAST, int(2**64 / odd) + (-1) ** lane * 2**16]
+        for lane, odd in enumerate(odds)
+    ]
+    last = [[0, 0, 2**63, 0]] * 40
+    left = [words for wait, words in zip(waits, second, strict=True) if wait < LAST]
+    turns = (np.array(words, np.uint64).T for words in (first, left))
+    found = law.positions(40, tape([*turns, *last]))[:, 0]
+    for lane, wait in enumerate(waits):
+        own = [first[lane], *[second[lane]] * (wait < LAST), last[0]]
+        assert found[lane] == law.positions(1, tape(own))
+    assert 10 < found.sum() < 35
+
+
 @pytest.mark.parametrize("margin", [2.0**-40, 1.0])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("groups", [1, 300])

@@ -24,19 +24,19 @@ def adversarial(rate):
     return [word for word in ends + near + random if 0 <= word < 2**64]
 
 
-def drawn(rate, first, second=FURTHER, further=FURTHER, **options):
-    left = [np.full(1, second, np.uint64), np.array(first, np.uint64)]
+def drawn(rate, first, later=(FURTHER,), **options):
+    left = [*(np.full(1, word, np.uint64) for word in later[::-1]), np.array(first, np.uint64)]
 
     def words(shape):
-        return left.pop() if left else np.full(shape, further, np.uint64)
+        return left.pop() if left else np.full(shape, later[-1], np.uint64)
 
     return geometric(rate, (len(first),), words, **options).tolist()
 
 
-def by_definition(rate, first, second=FURTHER, further=FURTHER):
+def by_definition(rate, first, later=(FURTHER,)):
     """The floor of -log(U) / rate, in decimals."""
-    with localcontext(prec=100):
-        words = enumerate([first, second] + [further] * 3, 1)
+    with localcontext(prec=200):
+        words = enumerate([first, *later] + [later[-1]] * 5, 1)
         uniform = sum(Decimal(word) / 2 ** (64 * k) for k, word in words)
         return int(-uniform.ln() * rate.denominator / rate.numerator)
 
@@ -49,9 +49,11 @@ def test_floats_decide_as_integers_do(rate):
     assert drawn(rate, words) == drawn(rate, words, margin=np.inf) == expected
     # A rate off by one part in 10^8 is seen, but where all noise is 0
     assert (drawn(rate * (1 + Fraction(1, 10**8)), words) != expected) == any(expected[4:])
-    for off, further in itertools.product(range(-3, 3), (1, FURTHER)):
-        first, *rest = *divmod(max(decay(5 * rate, 128) + off, 0), 2**64), further
-        assert drawn(rate, [first], *rest) == [by_definition(rate, first, *rest)]
+    # Beside boundaries that 40 digits do not tell apart, and where U begins with 128 zeros
+    for cost, off in itertools.product((5, int(93 / rate) + 1), range(-3, 3)):
+        bits = max(decay(cost * rate, 320) + 2 * off, 0) | 1
+        first, *later = (bits >> 64 * k & 2**64 - 1 for k in range(4, -1, -1))
+        assert drawn(rate, [first], later) == [by_definition(rate, first, later)]
 
 
 SEVERAL = DiscreteLaplace(

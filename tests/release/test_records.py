@@ -204,6 +204,7 @@ def entries(counts):
 
 
 def test_counts_are_those_of_a_table_in_any_order():
+    assert entries(Counts.of_rows([0, 0], [1, 1], [2, 3], groups=1)) == {(0, 1): 5}
     rng = np.random.default_rng(0)
     for groups, top, rows in ((1, 1, 0), (3, 4, 30), (5, 2**40, 8), (2**31, 2**31 - 3, 6)):
         group, value = rng.integers(-1, groups + 1, rows), rng.integers(0, top, rows)
