@@ -37,8 +37,7 @@ class Counts:
     def of_rows(group: Any, value: Any, count: Any, *, groups: int) -> Counts:
         """Return the counts of rows (group, value, count) in any order.
 
-        Counts of equal values are added. The rows are sorted by one integer, of 32 bits if that is
-        enough.
+        Counts of equal values are added.
 
         Args:
             group: integers ``(rows,)`` from 0 to ``groups - 1``; rows of other groups are left out.
@@ -52,42 +51,15 @@ class Counts:
         if not used.all():
             group, value, count = group[used], value[used], count[used]
         bits = int(value.max(initial=0)).bit_length()
-        kind = np.int32 if groups << bits < 2**31 else np.int64
-        key = group.astype(kind) << bits | value.astype(kind)
-        if not np.all(key[1:] > key[:-1]):  # Otherwise no value occurs twice, and all is in order
-            single = bool((count == 1).all())
-            if single:
-                key.sort()
-            elif np.any(key[1:] < key[:-1]):
-                order = np.argsort(key, kind="stable")
-                key, count = key[order], count[order]
-            first = np.flatnonzero(np.diff(key, prepend=kind(-1)))
-            ends = np.append(first, len(key))
-            count = np.diff(ends) if single else np.minimum(sums_of(count, ends), MOST)
+        key = group.astype(np.int64) << bits | value.astype(np.int64)
+        if np.any(key[1:] <= key[:-1]):  # Otherwise no value occurs twice, and all is in order
+            order = np.argsort(key, kind="stable")
+            key, count = key[order], count[order]
+            first = np.flatnonzero(np.diff(key, prepend=-1))
+            count = np.minimum(sums_of(count, np.append(first, len(key))), MOST)
             key = key[first]
-        key = key.astype(np.int64)
-        values = key & ((1 << bits) - 1)
-        return Counts(np.searchsorted(key, np.arange(groups + 1) << bits), values, count)
-
-    @staticmethod
-    def of_records(
-        positions: np.ndarray, present: np.ndarray, near: tuple[int, int] | None = None
-    ) -> Counts:
-        """Return the counts of each row of records ``(rows, n)``, where they are present.
-
-        If all are, and ``near`` has two ranks, records beyond these ranks count as the records at
-        these ranks.
-        """
-        rows, n = positions.shape
-        number: np.ndarray = present
-        if near is not None and n and present.all():
-            low, high = np.clip(near, 1, n).tolist()
-            positions = np.sort(positions, axis=-1)[:, low - 1 : high]
-            number = np.ones(positions.shape, np.int64)
-            number[:, 0] = low
-            number[:, -1] += n - high
-        group = np.repeat(np.arange(rows), positions.shape[1])
-        return Counts.of_rows(group, positions.ravel(), number.ravel(), groups=rows)
+        starts = np.searchsorted(key, np.arange(groups + 1) << bits)
+        return Counts(starts, key & ((1 << bits) - 1), count)
 
     @property
     def groups(self) -> int:
@@ -107,11 +79,8 @@ class Counts:
     def some(self, start: int, stop: int) -> Counts:
         """Return the counts of groups ``start`` to ``stop - 1``."""
         starts = self.starts[start : stop + 1]
-        return Counts(
-            starts - starts[0],
-            self.values[starts[0] : starts[-1]],
-            self.counts[starts[0] : starts[-1]],
-        )
+        own = slice(starts[0], starts[-1])
+        return Counts(starts - starts[0], self.values[own], self.counts[own])
 
 
 def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
@@ -121,7 +90,7 @@ def running_sums(numbers: np.ndarray, starts: np.ndarray) -> np.ndarray:
     2^64.
     """
     sums = np.cumsum(numbers)
-    before = np.concatenate([np.zeros(1, sums.dtype), sums])[starts[:-1]]
+    before = np.append(0, sums)[starts[:-1]]
     return sums - np.repeat(before, np.diff(starts))
 
 

@@ -32,47 +32,60 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
-from itertools import count
+from functools import cached_property, partial
+from itertools import accumulate, count
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpjax import checks
 from dpjax.display import new_axes
 from dpjax.release.counts import sums_of
-from dpjax.release.exact import Bits, Words, decay, places, seeded, system_words
+from dpjax.release.exact import Bits, Words, base_of, by_decimals, places, seeded, system_words
 from dpjax.release.grid import Multiples, Points
 
 MARGIN = 2.0**-40
-_BITS = 128  # of the base of all weights
 _BEFORE_ONE = 1 - 2.0**-53
 _LANES = 2**20  # draws that are made together
 # Panels of the integral, in units of 1 / L, and their numbers of nodes: it is below e^-x at x / L
 _PANELS = ((0, 2, 8), (2, 36, 16))
 
 
+class How(NamedTuple):
+    """How a draw is made.
+
+    Attributes:
+        epsilon: of one draw.
+        neighbors: the relation.
+        mechanism: the name of the mechanism; None where there is one only.
+    """
+
+    epsilon: Fraction
+    neighbors: str
+    mechanism: str | None
+
+
 class Distribution:
     """The distribution of a release of each row, for planning: a function of the data, not private.
 
-    Subclasses have ``positions`` and ``values_of``, from which everything is drawn.
+    Subclasses have ``positions(draws, words)``, which draws int64 of shape ``(draws,)`` and that of
+    the groups exactly.
 
     Attributes:
         value: float64 of the batch shape, the statistic itself.
+        grid: maps positions to values.
     """
 
     value: np.ndarray
-
-    def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
-        """Draw positions exactly, int64 of shape ``(draws,)`` and that of the groups."""
-        raise NotImplementedError
+    grid: Any
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
-        raise NotImplementedError
+        found: np.ndarray = self.grid.values_of(positions)
+        return found.reshape(len(positions), *self.value.shape)
 
     def reshaped(self, batch: tuple[int, ...]) -> Any:
         """Return the same distributions with another batch shape."""
@@ -86,43 +99,32 @@ class Distribution:
 
         The result is float64 of shape ``shape`` and the batch shape.
         """
+        own: Any = self
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        drawn = self.values_of(self.positions(prod(shape), seeded(seed)))
+        drawn = self.values_of(own.positions(prod(shape), seeded(seed)))
         return drawn.reshape(shape + self.value.shape)
 
 
 class GridDistribution(Distribution):
     """A distribution of one value of each row, on a public grid.
 
-    Its methods take arguments that broadcast against the batch shape.
+    Subclasses have ``pmf``, ``cdf``, ``quantile`` and ``mean_abs_error``, of arguments that
+    broadcast against the batch shape.
     """
-
-    def pmf(self, values: Any) -> np.ndarray:
-        """Return the probability of each value; 0 for a value that is not on the grid."""
-        raise NotImplementedError
-
-    def cdf(self, values: Any) -> np.ndarray:
-        """Return P(Y <= value)."""
-        raise NotImplementedError
-
-    def quantile(self, p: Any) -> np.ndarray:
-        """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN for no p."""
-        raise NotImplementedError
-
-    def mean_abs_error(self, center: Any) -> np.ndarray:
-        """Return E|Y - center|, the mean absolute error of a draw."""
-        raise NotImplementedError
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of the central interval of probability ``level``.
 
         Each side leaves out (1 - level) / 2.
         """
+        own: Any = self
         level = checks.concrete_fraction("level", level)
-        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+        return own.quantile((1 - level) / 2), own.quantile((1 + level) / 2)
 
     def plot(self, axes: Any = None) -> Any:
         """Plot the probabilities of at most ten rows with matplotlib, and return the axes.
+
+        They are those of at most 400 values, the quantiles from .001 to .999.
 
         Args:
             axes: matplotlib axes to draw on; by default new ones.
@@ -130,25 +132,18 @@ class GridDistribution(Distribution):
         Raises:
             ImportError: matplotlib is not installed.
         """
-        axes = new_axes(axes)
-        low, high = (end.ravel()[:10] for end in self.interval(0.998))
-        several = self.value.size > 1
-        for row in range(len(low)):
-            at = self._between(row, low[row], high[row])
-            values = at.reshape(-1, *(1 for _ in self.value.shape))
-            shares = self.pmf(values).reshape(len(at), -1)[:, row]
-            label = str(np.unravel_index(row, self.value.shape)) if several else None
-            if len(at) < 50:
-                axes.vlines(at, 0, shares, color=f"C{row}", alpha=0.5)
-            axes.plot(at, shares, "." if len(at) < 50 else "-", color=f"C{row}", label=label)
-        if several:
+        own: Any = self
+        axes, wide = new_axes(axes), (-1, *(1 for _ in self.value.shape))
+        levels = np.linspace(0.001, 0.999, 400)
+        quantiles = own.quantile(levels.reshape(wide)).reshape(400, self.value.size)
+        for row, at in enumerate(map(np.unique, quantiles.T[:10])):
+            shares = own.pmf(at.reshape(wide)).reshape(-1, self.value.size)[:, row]
+            label = str(np.unravel_index(row, self.value.shape))
+            axes.plot(at, shares, ".-", label=label)
+        if self.value.size > 1:
             axes.legend(title="row")
         axes.set(xlabel="released value", ylabel="probability", ylim=(0, None))
         return axes
-
-    def _between(self, row: int, low: float, high: float) -> np.ndarray:
-        """Return values of the grid of a row, ascending, all of them or about 400."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +169,7 @@ class Runs(GridDistribution):
     rate: Fraction
     grid: Multiples | Points
     value: np.ndarray
-    mechanism: str
+    mechanism: str | None
 
     @property
     def groups(self) -> int:
@@ -241,18 +236,22 @@ class Runs(GridDistribution):
     ) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, groups)``; with margin 1, floats decide none."""
         most = max(_LANES // max(self.groups, 1), 1)
-        chunks = (min(most, draws - done) for done in range(0, max(draws, 1), most))
-        return np.concatenate([self._positions(chunk, words, margin) for chunk in chunks])
+        return np.concatenate(
+            [
+                self._positions(min(most, draws - done), words, margin)
+                for done in range(0, max(draws, 1), most)
+            ]
+        )
 
     def _positions(self, draws: int, words: Words, margin: float) -> np.ndarray:
         lanes = draws * self.groups
         found = np.zeros(lanes, np.int64)
         group = np.tile(np.arange(self.groups), draws)
         waiting, clock = np.arange(lanes), np.zeros(lanes)
-        history: list[tuple[np.ndarray, np.ndarray]] = []
+        rounds = np.zeros((0, 4, lanes), np.uint64)  # the words of the lanes that wait
         while waiting.size:
             given = words((4, waiting.size))
-            history.append((waiting, given))
+            rounds = np.concatenate([rounds, given[None]])
             run, sure = self._choose(group[waiting], given[0], margin)
             place, certain = places(self.length[run], given[1])
             sure &= certain
@@ -264,14 +263,17 @@ class Runs(GridDistribution):
                     late = np.exp(clock[waiting])
                     odds = uniform * (coin + (1 - coin) * late)
                     # Unknown are: 2^-64 of the uniform, 2^-44 of the clock and of 1 - coin
-                    room = margin * len(history) * (1 + (uniform + 2.0**-24) * late)
+                    room = margin * len(rounds) * (1 + (uniform + 2.0**-24) * late)
                     sure &= (np.abs(odds - 1) > room) & (given[2] > 2**44)
                 accepted = odds < 1
             sure &= margin < 1
             found[waiting] = self.first[run] + place
-            for lane in waiting[~sure]:
-                found[lane] = self._exactly(int(group[lane]), _of_lane(history, lane), words)
-            waiting = waiting[sure & ~accepted]
+            for at in np.flatnonzero(~sure):
+                uniforms = [[Bits(word, words) for word in given] for given in rounds[..., at]]
+                draw = partial(self._by_decimals, int(group[waiting[at]]), uniforms, words)
+                found[waiting[at]] = by_decimals(draw)
+            left = sure & ~accepted
+            waiting, rounds = waiting[left], rounds[..., left]
         return found.reshape(draws, self.groups)
 
     def _choose(
@@ -296,85 +298,72 @@ class Runs(GridDistribution):
         run = np.clip(run, self.starts[group], self.starts[group + 1] - 1)
         return run, through[run] - base, through[run + 1] - base
 
-    def _exactly(self, group: int, given: list[np.ndarray], words: Words) -> int:
-        """Return the draw of the words ``given`` in each round, and of further bits as needed."""
-        uniforms = [[Bits(word, words) for word in four] for four in given]
-        digits, found = 20, None
-        while found is None:
-            digits *= 2
-            found = self._by_decimals(group, uniforms, digits, words)
-        return found
-
     def _by_decimals(
-        self, group: int, uniforms: list[list[Bits]], digits: int, words: Words
+        self, group: int, uniforms: list[list[Bits]], words: Words, digits: int
     ) -> int | None:
-        """Return the draw if decimals of so many digits decide it, or None."""
-        context = Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)
-        one, margin = Decimal(1), context.power(10, -(digits // 2))
-        base = context.divide(Decimal(decay(self.rate, _BITS)), Decimal(2**_BITS))
+        """Return the draw of the uniforms of each round, and of further words as needed.
+
+        It is None if decimals of so many digits do not decide it.
+        """
+        margin, base = Decimal(10) ** -(digits // 2), base_of(self.rate)
         own = slice(self.starts[group], self.starts[group + 1])
-        length, cost = self.length[own].tolist(), self.cost[own].tolist()
-        coins = [context.power(base, number) for number in cost]
-        sums = [Decimal(0)]
-        for coin, number in zip(coins, length, strict=True):
-            sums.append(context.fma(coin, number, sums[-1]))
-        clock = Decimal(0)
+        length, coins = self.length[own].tolist(), [base**k for k in self.cost[own].tolist()]
+        weights = (coin * number for coin, number in zip(coins, length, strict=True))
+        sums = list(accumulate(weights, initial=Decimal(0)))
+        total, clock = sums[-1], Decimal(0)
         for turn in count():
             if turn == len(uniforms):
                 uniforms.append([Bits(word, words) for word in words((4,))])
-            reals = [uniform.decimal(context) for uniform in uniforms[turn]]
-            target = context.multiply(reals[0], sums[-1])
+            choice, _, wait, uniform = (known.decimal(digits) for known in uniforms[turn])
+            target = choice * total
             run = bisect_right(sums, target) - 1
-            room = context.multiply(margin, sums[-1])
-            below = context.subtract(target, sums[run])
-            if below < room or context.subtract(sums[run + 1], target) < room:
+            if min(target - sums[run], sums[run + 1] - target) < margin * total:
                 return None
             if self.mechanism == "permute_and_flip":
-                if min(reals[2:]) < margin:
+                if min(wait, uniform) < margin:
                     return None
-                waited = context.divide(context.ln(reals[2]), sums[-1])
-                clock = context.subtract(clock, waited)
-                rest = context.multiply(context.subtract(one, coins[run]), context.exp(clock))
-                odds = context.multiply(reals[3], context.add(coins[run], rest))
-                if context.abs(context.subtract(odds, one)) < margin:
+                clock -= wait.ln() / total
+                ahead = uniform * (coins[run] + (1 - coins[run]) * clock.exp()) - 1
+                if abs(ahead) < margin:
                     return None
-                if odds > one:
+                if ahead > 0:
                     continue
             return int(self.first[own][run]) + uniforms[turn][1].below(length[run])
         return None
 
     def pmf(self, values: Any) -> np.ndarray:
         """Return the probability of each value; 0 for a value that is not on the grid."""
-        numbers, group, shape = self._broadcast(values)
+        numbers, group = self._broadcast(values)
         position, on_grid = self._nearest(numbers)
         run = self._run_at(position, group)
-        return np.where(on_grid, self.shares[run] / self.length[run], 0.0).reshape(shape)
+        return np.where(on_grid, self.shares[run] / self.length[run], 0.0)
 
     def cdf(self, values: Any) -> np.ndarray:
         """Return P(Y <= value)."""
-        numbers, group, shape = self._broadcast(values)
+        numbers, group = self._broadcast(values)
         position, on_grid = self._nearest(numbers)
         position = position - (~on_grid & ~(self.grid.values_of(position) <= numbers))
         run = self._run_at(np.maximum(position, 0), group)
         through = np.append(0, self._sums)
         before = (through[run] - through[self.starts[group]]) * 2.0**-self._bits
         inside = (position + 1 - self.first[run]) / self.length[run] * self.shares[run]
-        return np.where(position < 0, 0.0, np.minimum(before + inside, 1.0)).reshape(shape)
+        return np.where(position < 0, 0.0, np.minimum(before + inside, 1.0))
 
     def quantile(self, p: Any) -> np.ndarray:
         """Return the smallest value with ``cdf(value) >= p``, up to rounding; NaN for no p."""
-        numbers, group, shape = self._broadcast(p)
+        numbers, group = self._broadcast(p)
         valid = (numbers >= 0) & (numbers <= 1)
         target = np.rint(np.where(valid, numbers, 0.5) * 2.0**self._bits).astype(np.int64)
         run, before, after = self._search(self._sums, group, target)
         inside = (target - before) / np.maximum(after - before, 1) * self.length[run]
         place = np.clip(np.ceil(inside * (1 - 1e-12)) - 1, 0, self.length[run] - 1)
         found = self.grid.values_of(self.first[run] + place.astype(np.int64))
-        return np.where(valid, found, np.nan).reshape(shape)
+        return np.where(valid, found, np.nan)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the mean absolute error of a draw."""
-        numbers, group, shape = self._broadcast(center)
+        centers, groups = self._broadcast(center)
+        numbers, group = centers.ravel(), groups.ravel()
         density = self.shares / self.length
         used = np.flatnonzero(density > 0)
         found = np.zeros(numbers.size)
@@ -383,35 +372,21 @@ class Runs(GridDistribution):
             runs = self.first[used], self.length[used], numbers[some][self._group[used]]
             weighted = density[used] * self.grid.distances(*runs)
             found[some] = np.bincount(self._group[used], weighted, self.groups)
-        return found.reshape(shape)
+        return found.reshape(centers.shape)
 
-    def values_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
-        return self.grid.values_of(positions).reshape(len(positions), *self.value.shape)
-
-    def _between(self, row: int, low: float, high: float) -> np.ndarray:
-        first, last = self.grid.positions_of([low, high])[0].tolist()
-        return self.grid.values_of(np.arange(first, last + 1, max((last - first) // 400, 1)))
-
-    def _broadcast(self, given: Any) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-        """Return numbers that broadcast against the batch, flat; their groups; and their shape."""
-        array = np.asarray(given, np.float64)
-        shape = np.broadcast_shapes(array.shape, self.value.shape)
-        own = np.arange(self.groups).reshape(self.value.shape)
-        numbers, group = (np.broadcast_to(given, shape).ravel() for given in (array, own))
-        return numbers, group, shape
+    def _broadcast(self, given: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return numbers that broadcast against the batch, and their groups."""
+        group = np.arange(self.groups).reshape(self.value.shape)
+        numbers, group = np.broadcast_arrays(np.asarray(given, np.float64), group)
+        return numbers, group
 
     def _nearest(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions nearest to numbers, and whether these are on the grid."""
-        position = self.grid.positions_of(numbers)[0].astype(np.int64)
+        position = self.grid.positions_of(numbers.ravel())[0].astype(np.int64)
+        position = position.reshape(numbers.shape)
         return position, np.isclose(self.grid.values_of(position), numbers, rtol=1e-14, atol=0)
 
     def _run_at(self, position: np.ndarray, group: np.ndarray) -> np.ndarray:
         """Return the run that has each position."""
         last = self._group * self.grid.size + self.first + self.length - 1
         return np.searchsorted(last, group * self.grid.size + position)
-
-
-def _of_lane(history: list[tuple[np.ndarray, np.ndarray]], lane: int) -> list[np.ndarray]:
-    """Return the words of a lane in each round."""
-    return [given[:, lanes == lane][:, 0] for lanes, given in history if lane in lanes]

@@ -1,4 +1,4 @@
-"""Random bits of the operating system, and e^-rate in integers, for draws without rounding.
+"""Random bits of the operating system, and e^-rate and decimals without rounding that matters.
 
 There is no key and no seed: nothing that a public function returns can be drawn again. A uniform
 begins with one 64-bit word; an exact comparison reads as many further words as it takes.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -46,11 +47,11 @@ class Bits:
         self.value = self.value << 64 | int(self._words((1,))[0])
         self.count += 64
 
-    def decimal(self, context: Context) -> Decimal:
-        """Return the uniform as a decimal of the context's digits, after reading enough bits."""
-        while self.count < 4 * context.prec:
+    def decimal(self, digits: int) -> Decimal:
+        """Return the uniform as a decimal of so many digits, after reading enough bits."""
+        while self.count < 4 * digits:
             self.read()
-        return context.divide(Decimal(self.value), Decimal(2**self.count))
+        return Decimal(self.value) / 2**self.count
 
     def below(self, width: int) -> int:
         """Return the integer floor(width U)."""
@@ -98,6 +99,21 @@ def decay(rate: Fraction, bits: int) -> int:
     for _ in range(halvings):
         total = -(-total * total >> work)
     return -(-total >> work - bits)
+
+
+def base_of(rate: Fraction) -> Decimal:
+    """Return e^-rate, rounded up to 128 binary digits: the base of all weights."""
+    return Decimal(decay(rate, 128)) / 2**128
+
+
+def by_decimals(draw: Callable[[int], Any]) -> Any:
+    """Return the first ``draw(digits)`` that is not None, with more and more digits."""
+    digits, found = 20, None
+    while found is None:
+        digits *= 2
+        with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+            found = draw(digits)
+    return found
 
 
 def exact_epsilon(epsilon: float | Fraction) -> Fraction:

@@ -181,8 +181,7 @@ def grid_of(lower: Any, upper: Any, resolution: Any, grid: Any = None) -> Multip
     if (
         kind != kind_of(upper)
         or isinstance(resolution, datetime.timedelta) == (kind is None)
-        or checks.is_jax_array(lower)
-        or checks.is_jax_array(upper)
+        or any(map(checks.is_jax_array, (lower, upper)))
     ):
         raise TypeError(
             "lower and upper must both be static numbers, dates, times or durations, and "

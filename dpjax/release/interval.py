@@ -31,8 +31,9 @@ import numpy as np
 from dpjax import checks
 from dpjax.checks import Resolution
 from dpjax.release.counts import Counts
-from dpjax.release.distribution import Distribution, Runs
-from dpjax.release.exact import Words, exact_epsilon, system_words
+from dpjax.release.distribution import Distribution, How, Runs
+from dpjax.release.exact import Words, system_words
+from dpjax.release.grid import Floats, Multiples
 from dpjax.release.jumps import far_of, steps_of
 from dpjax.release.statistics import Quantile, _OnGrid
 
@@ -87,8 +88,7 @@ class ConfidenceInterval(_OnGrid):
 
     def levels(self, epsilon: float | Fraction, neighbors: str) -> tuple[Fraction, Fraction]:
         """Return the levels of the two ends: the closest ones at equal distances from q."""
-        self._checked(neighbors, None)
-        half, q = exact_epsilon(epsilon) / 2, checks.level(self.q)
+        half, q = self._how(epsilon, neighbors, None).epsilon / 2, checks.level(self.q)
         low, high = floor(q * _UNITS), _UNITS - ceil(q * _UNITS)
 
         def covers(distance: int) -> bool:
@@ -123,14 +123,13 @@ class ConfidenceInterval(_OnGrid):
         taken = 1 + np.expm1(most * np.log1p(-coin) / coin) / most
         return (share[changes < 0].sum() + taken @ share[near]) / share.sum()
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Ends:
-        how = counts, epsilon / 2, neighbors, "permute_and_flip"
-        levels = self.levels(epsilon, neighbors)
+    def _distribution(self, counts: Counts, how: How) -> Ends:
+        each = How(how.epsilon / 2, how.neighbors, "permute_and_flip")
+        levels = self.levels(how.epsilon, how.neighbors)
         public = self.lower, self.upper, self.resolution
-        ends = [Quantile(level, *public)._distribution(*how) for level in levels]
-        return Ends(ends, np.stack([end.value for end in ends], axis=-1))
+        ends = [Quantile(level, *public)._distribution(counts, each) for level in levels]
+        value = np.stack([end.value for end in ends], axis=-1)
+        return Ends(ends, value, self.records_grid)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,16 +139,14 @@ class Ends(Distribution):
     Attributes:
         ends: the distributions of the lower and of the upper end of each group.
         value: float64 ``(..., 2)``, the two sample quantiles.
+        grid: maps positions to values.
     """
 
     ends: list[Runs]
     value: np.ndarray
+    grid: Multiples | Floats
 
     def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
         """Draw positions exactly, ascending, int64 ``(draws, groups, 2)``."""
         each = [end.positions(draws, words) for end in self.ends]
         return np.sort(np.stack(each, axis=-1), axis=-1)
-
-    def values_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return drawn positions as values, float64 ``(draws, ..., 2)``."""
-        return self.ends[0].grid.values_of(positions).reshape(len(positions), *self.value.shape)

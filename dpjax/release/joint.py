@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from itertools import count, pairwise
 from math import ceil, log, prod
@@ -50,14 +50,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax.release.counts import Counts
-from dpjax.release.exact import Bits, Words, decay, places, system_words
+from dpjax.release.exact import Bits, Words, base_of, by_decimals, places, system_words
 
 TOGETHER = 20  # levels that are drawn together; the weights of many more are beyond floats
 _FAR = 45.0  # all positions alike weigh about e^-45 of the rest
 _WIDEST = 2**24  # ranks in the windows of all levels
 _CELLS = 2**22  # weights that are held together
 _POINT_BITS = 40
-_BASE_BITS = 128
 _TINY = 2.0**-1000  # smaller floats may have lost digits
 
 
@@ -177,8 +176,7 @@ class Joint:
         for i, (last, k) in enumerate(pairwise([-1, *coarse, m])):
             size, own = share[i + 1] - share[i], levels[last + 1 : k]
             if own:
-                number = size.numerator * parts.number.astype(object) // size.denominator
-                number = np.maximum(number.astype(np.int64), 1)
+                number = np.maximum(parts.number * float(size), 1).astype(np.int64)
                 n, bounds = rank[:, i + 1] - rank[:, i], (ends[:, i], ends[:, i + 1] + 1)
                 piece = Parts(number, n, parts.group, *bounds, rank[:, i])
                 inside = [(level - share[i]) / size for level in own]
@@ -226,15 +224,16 @@ class Joint:
 
     def _exactly(self, chain: Chain, row: int, given: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return what one lane draws, by decimals."""
-        uniforms, digits = [Bits(word, self.words) for word in given], 20
-        while True:
-            digits *= 2
-            with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)) as context:
-                exact = Chain(self, chain.levels, chain.parts.at([row]), digits)
-                reals = [[uniform.decimal(context)] for uniform in uniforms]
-                drawn = exact.back(np.zeros(1, np.int64), np.array(reals, object))
-            if drawn[-1].all():
-                return drawn
+        uniforms, rows = [Bits(word, self.words) for word in given], np.zeros(1, np.int64)
+
+        def draw(digits: int) -> tuple[np.ndarray, ...] | None:
+            exact = Chain(self, chain.levels, chain.parts.at([row]), digits)
+            reals = np.array([[uniform.decimal(digits)] for uniform in uniforms], object)
+            drawn = exact.back(rows, reals)
+            return drawn if drawn[-1].all() else None
+
+        found: tuple[np.ndarray, ...] = by_decimals(draw)
+        return found
 
 
 class Chain:
@@ -260,7 +259,7 @@ class Chain:
         self._slot = np.arange(min(2 * self._cap, int(parts.n.max())) + 1)
         self._zero: Any = Decimal(0) if digits else 0.0
         self._unit = (2 + self._zero) ** -joint.points.size.bit_length()
-        self._base = Decimal(decay(joint.rate, _BASE_BITS)) / 2**_BASE_BITS
+        self._base = base_of(joint.rate)
         # A bound of the relative rounding errors of all sums
         error = Decimal(10) ** (12 - digits) if digits else 2.0**-50
         self.slack = error * (len(levels) + 1) * (len(self._slot) + 2**12)
@@ -271,8 +270,7 @@ class Chain:
         tiny = self._zero if self._digits else _TINY * len(self._slot)
         self._lost = [np.full((len(self.parts.n), 1), self._zero)]
         rank = np.arange(len(self._slot) + 1)
-        edges = {first: self.parts.edges(self.points, first + rank) for first in set(self._first)}
-        self._edges = [edges[first] for first in self._first]
+        self._edges = [self.parts.edges(self.points, first + rank) for first in self._first]
         # Before all levels: all weight is in the slot -1
         after, place, aim = np.full((len(self.parts.n), 1), 1 + self._zero), -1, -1
         for k, (first, target) in enumerate(zip(self._first, self.targets, strict=True)):

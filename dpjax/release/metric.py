@@ -23,7 +23,7 @@ from dpjax.accounting.filters import Budget, charge
 from dpjax.checks import Resolution
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metric import Metric
-from dpjax.metric_privacy.scales import OptimalScales, Strategy, noise_scales
+from dpjax.metric_privacy.scales import Strategy, noise_scales
 from dpjax.release.grid import Multiples, resolution_of
 from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_array
@@ -37,7 +37,6 @@ def metric_laplace(
     *,
     resolution: Resolution,
     strategy: Strategy = "optimal",
-    scales: ArrayLike | OptimalScales | None = None,
     draws: int = 1,
     budget: Budget | None = None,
 ) -> Release:
@@ -50,8 +49,6 @@ def metric_laplace(
         metric: the metric on the N elements.
         resolution: public, well below the scales of the noise; 1 for counts.
         strategy: as for :func:`dpjax.metric_privacy.metric_laplace`.
-        scales: the scales of the noise, ``(K,)``, or the result of
-            :func:`dpjax.metric_privacy.optimal_scales`.
         draws: the number of draws of each answer; each costs the metric.
         budget: as for :meth:`dpjax.release.Statistic.release`. It is charged the differential
             privacy that follows from the metric; if some pair of elements has no budget, none
@@ -63,8 +60,8 @@ def metric_laplace(
 
     Raises:
         TypeError: if the counts are not integers, or this is traced by JAX.
-        ValueError: if a query distinguishes elements of budget 0, if the scales overspend, or if
-            the noise is below 2^-20 or above 2^40 times the resolution.
+        ValueError: if a query distinguishes elements of budget 0, or if the noise is below
+            2^-20 or above 2^40 times the resolution.
 
     Privacy:
         d-private under the relation of the metric, exactly: the load of the rates is at most 1 in
@@ -110,33 +107,19 @@ def metric_laplace(
     moves, budgets = np.abs(moves[:, one] - moves[:, other]), metric.budgets[one, other]
     if moves[:, budgets == 0].any():
         raise ValueError("queries must not distinguish elements with a budget of 0.")
-    known = scales.scales if isinstance(scales, OptimalScales) else scales
-    if known is None:
-        rounded = np.array([[float(v * step) for v in row] for row in whole])
-        known = noise_scales(rounded, metric, strategy=strategy)
-    known = np.asarray(known)
-    if known.shape != (len(rows),) or not np.all((known >= 0) & (known < np.inf)):
-        raise ValueError(f"scales must be {len(rows)} nonnegative numbers, got {known}.")
-    if moves[known == 0].any():
-        raise ValueError(
-            "a scale of 0 needs a query that, rounded to the resolution, distinguishes no "
-            "protected pair."
-        )
+    rounded = np.array([[float(v * step) for v in row] for row in whole])
+    known = np.asarray(noise_scales(rounded, metric, strategy=strategy)).tolist()
     # Rounded up, so that sums stay short; what this adds to the load is divided out
-    each = [ceil(step * 2**100 / Fraction(float(scale))) if scale else 0 for scale in known]
-    rates = np.array([Fraction(rate, 2**100) for rate in each])
+    rates = np.array(
+        [
+            Fraction(ceil(step * 2**100 / Fraction(scale)), 2**100) if own.any() else Fraction(0)
+            for scale, own in zip(known, moves, strict=True)
+        ]
+    )
     spent = zip(rates @ moves, budgets.tolist(), strict=True)
-    load = max((loss / Fraction(budget) for loss, budget in spent if loss), default=Fraction(0))
-    if scales is not None and load > 1 + Fraction(1, 2**20):
-        raise ValueError(
-            f"scales overspend the budgets: the largest load is {float(load):g}, and must be at "
-            "most 1."
-        )
-    if load > 1 or scales is None:
-        rates = rates / (load or 1)
-    noisy = {
-        k: DiscreteLaplace(answers[..., k], rate, step) for k, rate in enumerate(rates) if rate
-    }
+    load = max((loss / Fraction(budget) for loss, budget in spent if loss), default=1)
+    rates = rates / load
+    noisy = {k: DiscreteLaplace(answers[..., k], rate) for k, rate in enumerate(rates) if rate}
     if budget is not None:
         implied = guarantee.guarantee(neighbors=metric.neighbors)
         described = {"statistic": "metric_laplace", "queries": len(rows), "resolution": step}

@@ -6,22 +6,22 @@ the rate epsilon / s is epsilon-DP.
 
 **Exactness.** G is the largest g with U < e^(-rate g), and nothing is truncated. Floats decide
 where no rounding error can change it; the margin, 2^-40 in -log(U), is far above the errors of log
-(accurate to 2^-48) and of the first 64 bits of U where these are above 2^44. Otherwise integers
-decide, with as many further bits of U as it takes.
+(accurate to 2^-48) and of the first 64 bits of U where these are above 2^44. Otherwise decimals of
+as many digits as it takes decide, with further bits of U.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
-from math import log
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from dpjax.release.distribution import MARGIN, GridDistribution
-from dpjax.release.exact import Bits, Words, decay, system_words
+from dpjax.release.exact import Bits, Words, by_decimals, system_words
 
 LARGEST = 2**62  # larger integers are clamped to this before noise is added
 
@@ -34,25 +34,23 @@ def geometric(
     real = -np.log((given + 0.5) * 2.0**-64) / float(rate)
     found = np.floor(real).astype(np.int64)
     unsure = (np.abs(real - np.rint(real)) * float(rate) <= margin) | (given <= 2**44)
-    found[unsure] = [_by_integers(rate, Bits(word, words)) for word in given[unsure]]
+    for at in np.argwhere(unsure):
+        uniform = Bits(given[*at], words)
+        found[*at] = by_decimals(partial(_floor, rate, uniform))
     return found
 
 
-def _by_integers(rate: Fraction, uniform: Bits) -> int:
-    """Return the largest g with U < e^(-rate g)."""
-    while uniform.value < 2**64:
-        uniform.read()
-    about = (uniform.count * log(2) - log(uniform.value)) / float(rate)
-    found = max(int(about) - 1, 0)
-    while True:
-        # e^-cost - U in units of the last known bit of U: too large by less than 3
-        ahead = decay(rate * (found + 1), uniform.count) - uniform.value
-        if ahead <= 0:
-            return found
-        if ahead < 3:
-            uniform.read()
-        else:
-            found += 1
+def _floor(rate: Fraction, uniform: Bits, digits: int) -> int | None:
+    """Return the largest g with U < e^(-rate g) if decimals of so many digits decide it, or None.
+
+    The bits of U that are not known change -log(U) / rate by less than 2^(40 - 3 digits).
+    """
+    known = uniform.decimal(digits)
+    if uniform.value < 8**digits:
+        return None
+    real = -known.ln() * rate.denominator / rate.numerator
+    near = abs(real - real.to_integral_value()) < Decimal(10) ** -(digits // 2)
+    return None if near else int(real)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,21 +60,21 @@ class DiscreteLaplace(GridDistribution):
     Attributes:
         number: int64, ``(groups,)`` or ``(groups, bins)``, the integers without noise.
         rate: the rate of the noise, from 2^-40 to 2^20.
-        unit: the value of 1, if it is not divided by ``parts``.
-        parts: int64, broadcasts against ``number``: values are multiples of ``unit / parts``.
+        multiple: values are multiples of ``multiple / parts``.
+        parts: float64, broadcasts against ``number``.
 
     Raises:
         ValueError: the rate is out of range.
 
-    >>> noisy = DiscreteLaplace(np.array([40, 3]), Fraction(1, 2), Fraction(1, 10))
+    >>> noisy = DiscreteLaplace(np.array([40, 3]), Fraction(1, 2), parts=10.0)
     >>> noisy.value, noisy.mean_abs_error(noisy.value).round(3)
     (array([4. , 0.3]), array([0.192, 0.192]))
     """
 
     number: np.ndarray
     rate: Fraction
-    unit: Fraction = Fraction(1)
-    parts: Any = 1
+    multiple: float = 1.0
+    parts: Any = 1.0
 
     def __post_init__(self) -> None:
         """Raise for a rate out of range."""
@@ -95,9 +93,8 @@ class DiscreteLaplace(GridDistribution):
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return integers as values, float64, rounded once up to 2^53."""
-        parts = self.parts * float(self.unit.denominator)
         with np.errstate(over="ignore"):
-            return np.asarray(positions * float(self.unit.numerator) / parts)
+            return np.asarray(positions * self.multiple / self.parts)
 
     def reshaped(self, batch: tuple[int, ...]) -> DiscreteLaplace:
         """Return the same distributions with another batch shape."""
@@ -145,10 +142,4 @@ class DiscreteLaplace(GridDistribution):
 
     def _tail(self, least: np.ndarray) -> np.ndarray:
         """Return P(Z >= least) for positive integers."""
-        with np.errstate(under="ignore"):
-            return np.exp(-float(self.rate) * least) / (1 + np.exp(-float(self.rate)))
-
-    def _between(self, row: int, low: float, high: float) -> np.ndarray:
-        one = self._one.flat[row]
-        first, last = np.rint(np.array([low, high]) / one)
-        return np.arange(first, last + 1, max((last - first) // 400, 1)) * one
+        return np.exp(-float(self.rate) * least) / (1 + np.exp(-float(self.rate)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
@@ -14,20 +13,17 @@ import numpy as np
 
 from dpjax import checks
 
-# dtype names of text
-_TEXT = re.compile(r"(large_)?(str|string|utf8|categor|enum|dictionary)", re.IGNORECASE)
-
 
 def as_floats(x: Any) -> np.ndarray:
     """Return records as a new float64 array; what is not a real number is NaN.
 
-    Columns of text or categories are refused by their dtype, which is public.
+    Text is refused by its dtype, which is public.
     """
-    array, dtype = as_array(x), getattr(x, "dtype", getattr(x, "type", None))
-    if array.dtype.kind not in "Ofiub" or _TEXT.match(str(dtype)):
-        raise TypeError(f"x must hold numbers, got dtype {dtype or array.dtype}.")
+    array = as_array(x)
     if array.dtype.kind == "O":
-        return np.array([_real(value) for value in array.flat], np.float64).reshape(array.shape)
+        return _reals(array)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"x must hold numbers, got dtype {array.dtype}.")
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         return array.astype(np.float64)
 
@@ -37,16 +33,12 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
 
     An object is a valid id if it is an integer or text; others do not raise.
     """
-    array = as_array(ids)
-    if array.dtype.kind == "O":
-        known: dict[Any, int] = {}
-        plain = map(_id, array.flat)
-        codes = [-1 if v is None else known.setdefault(v, len(known)) for v in plain]
-        found = np.array(codes, np.int64).reshape(array.shape)
-    elif array.dtype.kind in "iuUSb":
-        found = np.unique(array, return_inverse=True)[1].reshape(array.shape).astype(np.int64)
-    else:
+    array, known = as_array(ids), dict[Any, int]()
+    if array.dtype.kind not in "OiuUb":
         raise TypeError(f"x must hold ids, integers or text, got dtype {array.dtype}.")
+    plain = map(_id, array.astype(object).flat)
+    codes = [-1 if v is None else known.setdefault(v, len(known)) for v in plain]
+    found = np.array(codes, np.int64).reshape(array.shape)
     return np.maximum(found, 0), found >= 0
 
 
@@ -58,9 +50,8 @@ def as_counts(counts: Any) -> np.ndarray:
     """
     array = as_array(counts, "counts")
     if array.dtype.kind == "O":
-        known = np.array([_real(value) for value in array.flat], np.float64).clip(0, 2.0**62)
-        whole = np.where(known == np.floor(known), known, 0)
-        return whole.astype(np.int64).reshape(array.shape)
+        known = _reals(array).clip(0, 2.0**62)
+        return np.where(known == np.floor(known), known, 0).astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
     return array
@@ -69,13 +60,14 @@ def as_counts(counts: Any) -> np.ndarray:
 def as_array(x: Any, name: str = "x") -> np.ndarray:
     """Return records as a NumPy array with an axis of individuals.
 
-    Lists, and columns of other libraries, become arrays of objects, since the dtype that NumPy
-    infers depends on all records at once, such as a missing one among integers. Float dtypes that
-    only JAX has become float32, which holds them exactly, and its narrow integers int32.
+    Lists become arrays of objects, since the dtype that NumPy infers depends on all records at
+    once, such as a missing one among integers; columns of other libraries are refused, as what
+    they become depends on it as well. Float dtypes that only JAX has become float32, which holds
+    them exactly, and its narrow integers int32.
 
     Raises:
         TypeError: inside jit, vmap or grad, where nothing new would be drawn at each call; and for
-            frames, masked arrays and columns of text or categories, by their type.
+            frames, columns without a NumPy dtype and masked arrays, by their type.
         ValueError: for rows of different lengths, or without an axis.
     """
     checks.refuse_frame(name, x)
@@ -87,7 +79,13 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
     if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(f"{name} must not be a masked array, whose mask would be lost: fill it.")
     is_list = isinstance(x, Sequence) and not isinstance(x, str)
-    array = _of_rows(x) if is_list else _of_column(x)
+    listed = hasattr(x, "to_list") or hasattr(x, "to_pylist")
+    if listed and not isinstance(getattr(x, "dtype", None), np.dtype):
+        raise TypeError(
+            f"{name} must be a list or an array, got {type(x).__name__}: use its list, or "
+            "dpjax.frames.release."
+        )
+    array = _of_rows(x) if is_list else np.asarray(x)
     if array.ndim == 0:
         raise ValueError(
             f"{name} must have an axis of individuals, the last one; got a single value."
@@ -116,26 +114,6 @@ def _of_rows(x: Sequence[Any]) -> np.ndarray:
     return np.fromiter(records, object, len(records)).reshape(shape)
 
 
-def _of_column(x: Any) -> np.ndarray:
-    dtype, listed = getattr(x, "dtype", None), getattr(x, "to_pylist", getattr(x, "to_list", None))
-    if isinstance(dtype, np.dtype) or listed is None:
-        return np.asarray(x)
-    try:
-        cells = x.astype(object) if hasattr(x, "astype") else listed()  # of pandas, of others
-    except Exception:  # a cell that Python cannot represent
-        cells = [_cell(getattr(x, "array", x), place) for place in range(len(x))]
-    return np.fromiter(cells, object, len(cells))
-
-
-def _cell(x: Any, place: int) -> Any:
-    """Return a cell as an object; None if Python cannot represent it."""
-    try:
-        cell = x[place]
-        return cell.as_py() if hasattr(cell, "as_py") else cell
-    except Exception:
-        return None
-
-
 def _is_row(record: Any) -> bool:
     """Return whether an element of a list is itself a list or an array with axes."""
     return isinstance(record, (list, tuple)) or getattr(record, "ndim", 0) > 0
@@ -162,6 +140,10 @@ def _id(value: Any) -> Any:
         if isinstance(value, str)
         else None
     )
+
+
+def _reals(array: np.ndarray) -> np.ndarray:
+    return np.array([_real(value) for value in array.flat], np.float64).reshape(array.shape)
 
 
 def _real(value: Any) -> float:

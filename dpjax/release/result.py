@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,9 +62,6 @@ class Release:
         if max(shown.shape) > 20:
             lines.append(f"... of the shape {self.values.shape}")
         return "\n".join([*lines, str(self.guarantee)])
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
 
     def to_json(self) -> str:
         """Return the values and the guarantee as JSON.

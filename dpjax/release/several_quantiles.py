@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -14,9 +14,9 @@ import numpy as np
 from dpjax import checks
 from dpjax.release import joint
 from dpjax.release.counts import Counts
-from dpjax.release.distribution import Distribution
+from dpjax.release.distribution import Distribution, How
 from dpjax.release.exact import Words, system_words
-from dpjax.release.grid import Floats
+from dpjax.release.grid import Floats, Multiples
 from dpjax.release.joint import FinePoints
 from dpjax.release.noise import geometric
 from dpjax.release.statistics import _OnGrid
@@ -31,50 +31,39 @@ class JointDistribution(Distribution):
 
     Attributes:
         counts: the records of each group.
-        asked: the statistic.
-        epsilon: of one draw.
-        neighbors: the relation.
+        levels: as fractions.
+        how: how to draw.
         value: float64, the quantiles themselves, of the batch shape and one axis of levels.
+        grid: maps positions to values.
     """
 
     counts: Counts
-    asked: Quantiles
-    epsilon: Fraction
-    neighbors: str
+    levels: tuple[Fraction, ...]
+    how: How
     value: np.ndarray
-
-    @cached_property
-    def _points(self) -> FinePoints:
-        return FinePoints(self.counts, self.asked.records_grid.size)
+    grid: Multiples | Floats
 
     def positions(self, draws: int, words: Words = system_words) -> np.ndarray:
         """Draw positions exactly, int64 ``(draws, groups, m)``.
 
-        Under add/remove, an unknown number of records is drawn with discrete Laplace noise first,
-        for a share of epsilon. The rest is for the rounds of :class:`joint.Joint`.
+        Under add/remove, the number of records is drawn with discrete Laplace noise first, for a
+        share of epsilon. The rest is for the rounds of :class:`joint.Joint`.
         """
-        points, levels, public_n = self._points, self.asked.levels, self.asked.public_n
-        m = len(levels)
-        n, left, slack = np.tile(points.totals, draws), self.epsilon, 0
+        points, m = FinePoints(self.counts, self.grid.size), len(self.levels)
+        n, left, slack = np.tile(points.totals, draws), self.how.epsilon, 0
         # Under swap the number of records is public, but not that of the points of equal records
-        records = np.tile(self.counts.totals, draws)
-        number = records if public_n is None else np.full_like(n, public_n)
-        if self.neighbors == "add_remove" and public_n is None:
-            share = self.epsilon / (5 if m <= 4 else 8 if m <= 20 else 16)
+        number = np.tile(self.counts.totals, draws)
+        if self.how.neighbors == "add_remove":
+            share = left / (5 if m <= 4 else 8 if m <= 20 else 16)
             more, less = geometric(share, (2, len(n)), words)
             number, left, slack = n + more - less, left - share, int(20 / share)
         rounds = next(k for k in count(1) if (joint.TOGETHER + 1) ** k > m)
-        rate = left / (rounds * (4 if self.neighbors == "swap" else 2))
+        rate = left / (rounds * (4 if self.how.neighbors == "swap" else 2))
         group, low = np.tile(np.arange(self.counts.groups), draws), np.zeros_like(n)
         end = np.full_like(n, points.size)
         parts = joint.Parts(np.maximum(number, 1), n, group, low, end, low)
-        found = joint.Joint(points, rate, slack, words).draw(parts, levels, rounds)
+        found = joint.Joint(points, rate, slack, words).draw(parts, self.levels, rounds)
         return points.values(found).reshape(draws, self.counts.groups, m)
-
-    def values_of(self, positions: np.ndarray) -> np.ndarray:
-        """Return drawn positions as values, float64 of shape ``(draws,)`` and that of ``value``."""
-        values = self.asked.records_grid.values_of(positions)
-        return values.reshape(len(positions), *self.value.shape)
 
     def mean_abs_error(self, center: Any) -> np.ndarray:
         """Return E|Y - center|, the mean of 1000 draws by a fixed seed.
@@ -83,8 +72,7 @@ class JointDistribution(Distribution):
         """
         centers = np.broadcast_to(center, self.value.shape)
         centers = centers.reshape(self.counts.groups, self.value.shape[-1])
-        errors = [np.abs(drawn - centers[own]).mean(axis=0) for own, drawn in self._simulated()]
-        return np.concatenate(errors).reshape(self.value.shape)
+        return self._simulated(lambda drawn, own: np.abs(drawn - centers[own]).mean(axis=0))
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of the central interval of probability ``level`` of each quantile.
@@ -93,22 +81,22 @@ class JointDistribution(Distribution):
         """
         level = checks.concrete_fraction("level", level)
         ends = [(1 - level) / 2, (1 + level) / 2]
-        found = [
-            np.quantile(drawn, ends, axis=0, method="inverted_cdf")
-            for _, drawn in self._simulated()
-        ]
-        low, high = np.concatenate(found, axis=1).reshape(2, *self.value.shape)
+        low, high = self._simulated(
+            lambda drawn, _: np.asarray(np.quantile(drawn, ends, axis=0, method="inverted_cdf"))
+        )
         return low, high
 
-    def _simulated(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield draws ``(1000, groups, m)`` of some groups at a time."""
+    def _simulated(self, summary: Callable[[np.ndarray, slice], np.ndarray]) -> np.ndarray:
+        """Return the summary of draws ``(1000, groups, m)``, some groups at a time."""
         groups, m = self.counts.groups, self.value.shape[-1]
-        together = max(_DRAWN // (_DRAWS * m), 1)
+        together, found = max(_DRAWN // (_DRAWS * m), 1), []
         for start in range(0, max(groups, 1), together):
             own = slice(start, min(start + together, groups))
             value = self.value.reshape(groups, m)[own]
             some = replace(self, counts=self.counts.some(own.start, own.stop), value=value)
-            yield own, some.sample(_SEED, _DRAWS)
+            found.append(summary(some.sample(_SEED, _DRAWS), own))
+        each = np.concatenate(found, axis=-2)
+        return each.reshape(*each.shape[:-2], *self.value.shape)
 
 
 @dataclass(frozen=True)
@@ -129,9 +117,6 @@ class Quantiles(_OnGrid):
         upper: public.
         resolution: public.
         grid: instead of bounds and a resolution, :class:`Floats`.
-        public_n: a number of records that is public under add/remove, so that no part of epsilon
-            is spent on it. If it is wrong, the quantiles are off, and if it is far from the truth,
-            anywhere; they are as private.
 
     >>> quartiles = Quantiles([0.25, 0.5, 0.75], lower=0, upper=120, resolution=1)
     >>> ages = [20, 40, 60] * 1000
@@ -147,7 +132,6 @@ class Quantiles(_OnGrid):
     upper: Any = None
     resolution: checks.Resolution | None = None
     grid: Floats | None = None
-    public_n: int | None = None
 
     mechanisms: ClassVar[tuple[str, ...]] = ()
 
@@ -156,24 +140,17 @@ class Quantiles(_OnGrid):
         super().__post_init__()
         checks.levels(self.qs)
         object.__setattr__(self, "qs", tuple(self.qs))
-        if self.public_n is not None:
-            checks.static_integer("public_n", self.public_n, 1, 2**40)
 
     @cached_property
     def levels(self) -> tuple[Fraction, ...]:
         """The levels as fractions."""
         return checks.levels(self.qs)
 
-    def _ranges(self, neighbors: checks.Neighbors, mechanism: str | None) -> int:
+    def _ranges(self, how: How) -> int:
         # Ranges of draws that depend on each other do not add up, but their ends do
-        is_public = neighbors == "swap" or self.public_n is not None
-        return 1 if is_public and len(self.levels) <= joint.TOGETHER else 2
+        return 1 if how.neighbors == "swap" and len(self.levels) <= joint.TOGETHER else 2
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Any:
-        if neighbors == "swap" and self.public_n is not None:
-            raise ValueError("public_n is for add_remove: under swap, the number is that of x.")
+    def _distribution(self, counts: Counts, how: How) -> Any:
         grid = self.records_grid
         points = FinePoints(counts, grid.size)
         n = points.totals.astype(object)  # products with numerators can have more than 64 bits
@@ -182,4 +159,4 @@ class Quantiles(_OnGrid):
             np.arange(counts.groups)[:, None], np.stack(ranks, axis=1).astype(np.int64)
         )
         value = grid.values_of(points.values(fine))
-        return JointDistribution(counts, self, epsilon, neighbors, value)
+        return JointDistribution(counts, self.levels, how, value, grid)

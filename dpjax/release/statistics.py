@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -30,16 +31,15 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import jumps
 from dpjax.release.counts import MOST, Counts, sums_of
-from dpjax.release.distribution import Runs
+from dpjax.release.distribution import How, Runs
 from dpjax.release.exact import exact_epsilon
-from dpjax.release.grid import Floats, Multiples, Points, grid_of, kind_of, resolution_of
-from dpjax.release.jumps import Jumps, Ranks
+from dpjax.release.grid import Floats, Multiples, Points, grid_of, kind_of
+from dpjax.release.jumps import Ranks
 from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
-_COUNTED = 2**53  # float64 holds all integers up to this
-_JUMPS = 2**24  # jumps of one group that are looked at one by one
+_SUMS = 2**24  # sums of one group that are looked at one by one
 _ENTRIES = 2**15  # entries of counts of the groups that are drawn together
 
 
@@ -101,11 +101,10 @@ class Statistic:
             from independent fair bits. Public: all parameters, the shape of ``x``, and its dtype.
             Not covered are the time that a draw takes, memory, and parameters chosen from the data.
         """
-        cost, name = exact_epsilon(epsilon), self._checked(neighbors, mechanism)
-        known, batch = self._count(x, cost, neighbors, counts)
-        number = checks.static_integer("draws", draws, 1, 2**40)
-        guarantee = self.cost(cost, number, neighbors, name)
-        parts = self._parts(known, cost, neighbors, name)
+        how = self._how(epsilon, neighbors, mechanism)
+        guarantee, number = self.cost(epsilon, draws, neighbors, mechanism), int(draws)
+        known, batch = self._count(x, how, counts)
+        parts = self._parts(known, how)
         first = next(parts)  # This checks all public parameters
         charge(budget, guarantee, {"statistic": repr(self), "draws": number})
         drawn = [part.values_of(part.positions(number)) for part in (first, *parts)]
@@ -130,9 +129,9 @@ class Statistic:
             ``interval(level)`` and ``sample(seed, shape)``; for one value of a row also with
             ``pmf``, ``cdf``, ``quantile`` and ``plot``.
         """
-        cost, name = exact_epsilon(epsilon), self._checked(neighbors, mechanism)
-        known, batch = self._count(x, cost, neighbors, counts)
-        return self._distribution(known, cost, neighbors, name).reshaped(batch)
+        how = self._how(epsilon, neighbors, mechanism)
+        known, batch = self._count(x, how, counts)
+        return self._distribution(known, how).reshaped(batch)
 
     def cost(
         self,
@@ -142,64 +141,53 @@ class Statistic:
         mechanism: str | None = None,
     ) -> Guarantee:
         """Return the guarantee of all draws from one row together."""
-        checks.static_integer("draws", draws, 1, 2**40)
-        self._checked(neighbors, mechanism or None)
-        ranges = self._ranges(neighbors, mechanism)
-        return cost_of(exact_epsilon(epsilon), draws, neighbors, ranges)
+        how = self._how(epsilon, neighbors, mechanism)
+        number = checks.static_integer("draws", draws, 1, 2**40)
+        return cost_of(how.epsilon, number, neighbors, self._ranges(how))
 
-    def _ranges(self, neighbors: Neighbors, mechanism: str | None) -> int:
+    def _ranges(self, how: How) -> int:
         """Return the bounded range of a draw, in epsilons."""
-        return 1 if mechanism in ("piecewise_laplace", "exponential") else 2
+        return 1 if how.mechanism in ("piecewise_laplace", "exponential") else 2
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the position of each record, integers of the shape of ``x``, and which exist."""
         raise NotImplementedError
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Any:
+    def _distribution(self, counts: Counts, how: How) -> Any:
         """Return the distribution of each group of counts."""
         raise NotImplementedError
 
-    def _parts(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Iterator[Any]:
+    def _parts(self, counts: Counts, how: How) -> Iterator[Any]:
         """Yield the distributions of groups that fit into the cache together, at least one."""
-        work = np.cumsum(self._work(counts, epsilon))
-        ends = np.searchsorted(work, np.arange(_ENTRIES, work[-1] if work.size else 0, _ENTRIES))
-        cuts = sorted({0, *(ends + 1).tolist(), counts.groups})
-        for start, stop in zip(cuts, cuts[1:] or cuts, strict=False):
-            yield self._distribution(counts.some(start, stop), epsilon, neighbors, mechanism)
+        part = np.cumsum(np.diff(counts.starts) + self._more(how.epsilon)) // _ENTRIES
+        cuts = [0, *(np.flatnonzero(np.diff(part)) + 1), counts.groups]
+        for start, stop in pairwise(cuts):
+            yield self._distribution(counts.some(start, stop), how)
 
-    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
-        """Return about how many numbers the distribution of each group has."""
-        return np.diff(counts.starts) + 1
+    def _more(self, epsilon: Fraction) -> int:
+        """Return how many runs a distribution may have that are not those of counted values."""
+        return 1
 
-    def _checked(self, neighbors: str, mechanism: str | None) -> str:
-        """Return the mechanism, by default the first one of this statistic."""
-        checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-        if neighbors not in self.relations:
-            raise ValueError(
-                f"neighbors must be {self.relations[0]!r} for {type(self).__name__}, got "
-                f"{neighbors!r}."
-            )
-        if mechanism is None:
-            return next(iter(self.mechanisms), "")
-        return checks.one_of("mechanism", mechanism, self.mechanisms or (None,))
+    def _how(self, epsilon: Any, neighbors: str, mechanism: str | None) -> How:
+        """Return how to draw, after checks, by default by the first mechanism."""
+        checks.one_of("neighbors", neighbors, self.relations)
+        options = self.mechanisms or (None,)
+        if mechanism is not None:
+            checks.one_of("mechanism", mechanism, options)
+        return How(exact_epsilon(epsilon), neighbors, mechanism or options[0])
 
-    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
-        """Return the first and the last rank that matter among n records; None for all."""
-        return None
+    def _rows(self, positions: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
+        """Return sorted rows of records, negative if missing, and how often each counts."""
+        return positions, positions >= 0
 
-    def _count(
-        self, x: Any, epsilon: Fraction, neighbors: str, counts: Any
-    ) -> tuple[Counts, tuple[int, ...]]:
+    def _count(self, x: Any, how: How, counts: Any) -> tuple[Counts, tuple[int, ...]]:
         """Return the counts of every row, and the batch shape."""
+        swap = how.neighbors == "swap"
         if isinstance(x, Counts):
             if counts is not None:
                 raise ValueError("counts must be None if x is a Counts, which has them.")
             # Clamped counts of neighbors under swap would not have the same, public sum
-            if neighbors == "swap" and not self.skips_missing and np.any(x.totals >= MOST):
+            if swap and not self.skips_missing and np.any(x.totals >= MOST):
                 raise ValueError("x must have fewer than 2^32 records in a group under swap.")
             return x, (x.groups,)
         if kind_of(getattr(self, "lower", None)) is not None:
@@ -209,33 +197,30 @@ class Statistic:
             )
         positions, present = self.read(x)
         if counts is None:
-            *batch, n = positions.shape
-            if neighbors == "swap" and not self.skips_missing:
-                present = np.ones_like(present)
-            rows = math.prod(batch)
-            near = self._near(n, epsilon, neighbors)
-            found = Counts.of_records(positions.reshape(rows, n), present.reshape(rows, n), near)
-            return found, tuple(batch)
-        number = as_counts(counts)
-        if neighbors == "swap":
+            # Under swap, a missing record is the lower bound
+            if not swap or self.skips_missing:
+                positions[~present] = -1
+            positions.sort(axis=-1)
+            positions, number = self._rows(positions, how)
+        elif swap:
             raise ValueError(
                 "counts must be None under swap neighbors, where x has the public number of "
                 "records."
             )
-        try:
-            shape = np.broadcast_shapes(positions.shape, number.shape)
-        except ValueError as error:
-            raise ValueError(
-                f"counts of the shape {number.shape} must broadcast against x of the shape "
-                f"{positions.shape}."
-            ) from error
-        rows = math.prod(shape[:-1])
-        group = np.repeat(np.arange(rows), shape[-1])
-        values, number = (
-            np.broadcast_to(array, shape).ravel()
-            for array in (positions, np.where(present, number, 0))
-        )
-        return Counts.of_rows(group, values, number, groups=rows), shape[:-1]
+        else:
+            given = as_counts(counts)
+            try:
+                number = np.where(present, given, 0)
+            except ValueError as error:
+                raise ValueError(
+                    f"counts of the shape {given.shape} must broadcast against x of the shape "
+                    f"{positions.shape}."
+                ) from error
+        batch, n = number.shape[:-1], number.shape[-1]
+        groups = math.prod(batch)
+        values = np.broadcast_to(positions, number.shape).ravel()
+        group = np.repeat(np.arange(groups), n)
+        return Counts.of_rows(group, values, number.ravel(), groups=groups), batch
 
 
 class _OnGrid(Statistic):
@@ -245,12 +230,7 @@ class _OnGrid(Statistic):
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        grid = self.records_grid
-        if isinstance(grid, Multiples) and max(-grid.start, grid.start + grid.size) > _COUNTED:
-            raise ValueError(
-                "resolution is too fine for a float: use a coarser resolution, or bounds closer to "
-                "0."
-            )
+        _ = self.records_grid
 
     @cached_property
     def records_grid(self) -> Multiples | Floats:
@@ -262,39 +242,30 @@ class _OnGrid(Statistic):
         """Round each record to the grid; NaN is a missing record."""
         return self.records_grid.positions_of(x)
 
+
+class _Ranked(_OnGrid):
+    """A statistic that is one record by its rank, or one of other records made from them."""
+
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
+        raise NotImplementedError
+
+    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
+        """Return what is ranked, by default the records."""
+        return counts
+
     @property
     def values_grid(self) -> Multiples | Floats:
         """The grid of the released values."""
         return self.records_grid
 
-    def ranks(self, neighbors: str) -> Ranks | None:
-        """Return the rank that the statistic reads; None if it is not one record."""
-        return None
-
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
-        ranks: Any = self.ranks(neighbors)
-        return jumps.of_ranks(counts, self.records_grid.size, far, ranks)
-
-    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int] | None:
-        ranks, far = self.ranks(neighbors), jumps.far_of(epsilon, self.values_grid.size) + 2
-        return None if ranks is None else (ranks.after(n, -far), ranks.after(n, far))
-
-    def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
-        """Return the position of the statistic itself."""
-        return found.value
-
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Any:
-        grid = self.values_grid
-        found = self.jumps(counts, neighbors, jumps.far_of(epsilon, grid.size))
-        value = grid.values_of(self._value(counts, found))
-        return found.runs(epsilon, grid, value, mechanism)
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        known, ranks = self.ranked(counts, how.epsilon), self.ranks(how.neighbors)
+        return jumps.runs_of(known, ranks, how, self.values_grid)
 
 
 @dataclass(frozen=True)
-class Quantile(_OnGrid):
+class Quantile(_Ranked):
     """The record x[ceil(q n)].
 
     Attributes:
@@ -330,6 +301,20 @@ class Quantile(_OnGrid):
         u, v = self.level.numerator, self.level.denominator
         return Ranks(u, 0, v if neighbors == "swap" else max(u, v - u), v)
 
+    def _rows(self, positions: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
+        # Records beyond the ranks that matter count as the records at these ranks
+        n = positions.shape[-1]
+        if self.values_grid is not self.records_grid or not n or np.any(positions[..., 0] < 0):
+            return super()._rows(positions, how)
+        u, _, step, v = self.ranks(how.neighbors)[:4]
+        far = step * (jumps.far_of(how.epsilon, self.records_grid.size) + 2)
+        low, high = (min(max(-(-(u * n + away) // v), 1), n) for away in (-far, far))
+        near = positions[..., low - 1 : high]
+        number = np.ones(near.shape, np.int64)
+        number[..., 0] = low
+        number[..., -1] += n - high
+        return near, number
+
 
 @dataclass(frozen=True)
 class Median(Quantile):
@@ -354,9 +339,17 @@ class Median(Quantile):
             raise ValueError("a midpoint of floats is not a float of the grid: use 'lower'.")
         super().__post_init__()
 
-    def ranks(self, neighbors: str) -> Any:
-        """Return the rank that the statistic reads; None if it is not one record."""
-        return super().ranks(neighbors) if self.definition == "lower" else None
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
+        if self.definition == "lower":
+            return super().ranks(neighbors)
+        return Ranks(1, 1, 4 if neighbors == "swap" else 2, 2)
+
+    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
+        """Return what is ranked: the records, or twice their midpoints."""
+        if self.definition == "lower":
+            return counts
+        return jumps.midpoints(counts, self.records_grid.size)
 
     @property
     def values_grid(self) -> Any:
@@ -366,15 +359,8 @@ class Median(Quantile):
             return found
         return Multiples(found.resolution / 2, 2 * found.start, 2 * found.size - 1)
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
-        if self.definition == "lower":
-            return super().jumps(counts, neighbors, far)
-        step = 2 if neighbors == "swap" else 1
-        return jumps.of_midpoints(counts, self.records_grid.size, far, step=step)
 
-
-class _Shifted(_OnGrid):
+class _Shifted(_Ranked):
     """A statistic without bounded sensitivity, by shifted inverse sensitivity.
 
     It is near the statistic of the data without ``tau`` people.
@@ -386,6 +372,10 @@ class _Shifted(_OnGrid):
         """Raise for bad public parameters."""
         checks.static_integer("tau", self.tau, 1, 2**40, must="an integer from 1 to 2^40")
         super().__post_init__()
+
+    def ranks(self, neighbors: str) -> Ranks:
+        """Return the rank that the statistic reads."""
+        return Ranks(1, -self.tau, 1, 1, of_last=True)
 
 
 @dataclass(frozen=True)
@@ -405,18 +395,6 @@ class Maximum(_Shifted):
     upper: Any = None
     resolution: Resolution | None = None
     grid: Floats | None = None
-
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
-        return Ranks(1, -self.tau, 1, 1)
-
-    def _near(self, n: int, epsilon: Fraction, neighbors: str) -> tuple[int, int]:
-        found: Any = super()._near(n, epsilon, neighbors)
-        return found[0], n
-
-    def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
-        last = np.append(0, counts.values)[counts.starts[1:]]
-        return np.where(np.diff(counts.starts) > 0, last, 0)
 
 
 @dataclass(frozen=True)
@@ -440,24 +418,20 @@ class NonnegativeSum(_Shifted):
     grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes."""
+    def _more(self, epsilon: Fraction) -> int:
         size = self.records_grid.size
-        if min(self.tau + far, size) > _JUMPS:
+        return min(self.tau + jumps.far_of(epsilon, size), size)
+
+    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
+        """Return what is ranked: the sums of the smallest records."""
+        if self._more(epsilon) > _SUMS:
             raise ValueError(
                 "tau + 80 / epsilon, or the number of multiples up to upper, must be at most 2^24: "
                 "use a larger epsilon or a coarser resolution."
             )
-        return jumps.of_sums(counts, size, far, tau=self.tau)
-
-    def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
-        top = self.records_grid.size - 1
-        most = np.minimum(counts.counts, top // np.maximum(counts.values, 1) + 1)
-        return np.minimum(sums_of(most * counts.values, counts.starts), top)
-
-    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
         size = self.records_grid.size
-        return np.minimum(counts.totals, min(self.tau + jumps.far_of(epsilon, size), size)) + 1
+        far = jumps.far_of(epsilon, size)
+        return jumps.sums_of_smallest(counts, size - 1, far, self.tau)
 
 
 @dataclass(frozen=True)
@@ -484,20 +458,15 @@ class DistinctCount(_Shifted):
         """Return codes of the ids; records that are neither integers nor text are missing."""
         return codes_of(x)
 
-    def jumps(self, counts: Counts, neighbors: str, far: int) -> Jumps:
-        """Return where the statistic of each group jumps within ``far`` changes.
+    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
+        """Return what is ranked: the numbers of ids up to each person, frequent ids first.
 
         People with the rarest ids leave first: the number of ids that remain is that of the id of
-        the last person who stays, if frequent ids are numbered first.
+        the last person who stays.
         """
         order = np.lexsort((-counts.counts, counts.group))
-        number = np.arange(len(order)) - counts.starts[:-1][counts.group] + 1
-        size = self.records_grid.size
-        frequent = Counts(counts.starts, np.minimum(number, size - 1), counts.counts[order])
-        return jumps.of_ranks(frequent, size, far, Ranks(1, -self.tau, 1, 1))
-
-    def _value(self, counts: Counts, found: Jumps) -> np.ndarray:
-        return np.minimum(np.diff(counts.starts), self.records_grid.size - 1)
+        number = np.arange(len(order)) - counts.starts[counts.group] + 1
+        return Counts(counts.starts, np.minimum(number, self.upper), counts.counts[order])
 
 
 @dataclass(frozen=True)
@@ -506,8 +475,6 @@ class Mode(Statistic):
 
     Attributes:
         candidates: increasing finite numbers. Records that equal none are ignored.
-        resolution: if not None, the candidates are multiples of it, and records are rounded to its
-            multiples.
 
     Privacy:
         Under add/remove all scores change in the same direction, by at most 1, so that half of the
@@ -515,17 +482,14 @@ class Mode(Statistic):
     """
 
     candidates: Any
-    resolution: Resolution | None = None
 
     mechanisms: ClassVar[tuple[str, ...]] = ("permute_and_flip", "exponential")
     skips_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        labels = increasing("candidates", self.candidates, 1)
+        increasing("candidates", self.candidates, 1)
         object.__setattr__(self, "candidates", tuple(self.candidates))
-        if self.resolution is not None:
-            resolution_of(self.resolution, (labels,))
 
     @cached_property
     def records_grid(self) -> Points:
@@ -534,46 +498,30 @@ class Mode(Statistic):
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Find the candidate that each record equals."""
-        labels = self.records_grid.values
-        if self.resolution is None:
-            return equal_to(as_floats(x), labels)
-        step = checks.resolution(self.resolution, (), 0)
-        exact = [checks.exact(label) or Fraction(0) for label in self.candidates]
-        # Clamped records equal no candidate
-        grid = Multiples(step, int(exact[0] / step) - 1, int((exact[-1] - exact[0]) / step) + 3)
-        positions, present = grid.positions_of(x)
-        own = [float(label / step - grid.start) for label in exact]
-        found, equal = equal_to(positions.astype(np.float64), np.array(own))
-        return found, equal & present
+        records, labels = as_floats(x), self.records_grid.values
+        found = np.searchsorted(labels, records).clip(0, len(labels) - 1)
+        return found, labels[found] == records
 
-    def _work(self, counts: Counts, epsilon: Fraction) -> np.ndarray:
-        return np.full(counts.groups, len(self.candidates))
+    def _more(self, epsilon: Fraction) -> int:
+        return len(self.candidates)
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> Runs:
+    def _distribution(self, counts: Counts, how: How) -> Runs:
         size = self.records_grid.size
         scores = np.zeros((counts.groups, size), np.int64)
         scores[counts.group, counts.values] = counts.counts
         cost = np.max(scores, axis=1, keepdims=True) - scores
-        first = np.broadcast_to(np.arange(size), scores.shape).ravel()
+        first = np.tile(np.arange(size), counts.groups)
         best = self.records_grid.values_of(np.argmax(scores, axis=1))
         return Runs(
             np.arange(counts.groups + 1) * size,
             first,
             np.ones_like(first),
             cost.ravel(),
-            epsilon if neighbors == "add_remove" else epsilon / 2,
+            how.epsilon if how.neighbors == "add_remove" else how.epsilon / 2,
             self.records_grid,
             best,
-            mechanism,
+            how.mechanism,
         )
-
-
-def equal_to(records: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of a label near each record, and whether the record equals it."""
-    found = np.searchsorted(labels, records).clip(0, len(labels) - 1)
-    return found, labels[found] == records
 
 
 @dataclass(frozen=True)
@@ -600,23 +548,22 @@ class Sum(_OnGrid):
     mechanisms: ClassVar[tuple[str, ...]] = ()
     grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
+    divided: ClassVar[bool] = False  # by the number of records
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> DiscreteLaplace:
+    def _distribution(self, counts: Counts, how: How) -> DiscreteLaplace:
         grid: Any = self.records_grid
         ends = abs(grid.start), abs(grid.start + grid.size - 1)
-        most = grid.size - 1 if neighbors == "swap" else max(ends)
+        most = grid.size - 1 if how.neighbors == "swap" else max(ends)
         multiples = counts.values + grid.start
         if max(ends) * counts.counts.sum(dtype=np.float64) >= LARGEST:
             multiples = multiples.astype(object)  # Python's integers do not overflow
         sums = np.clip(sums_of(multiples * counts.counts, counts.starts), -LARGEST, LARGEST)
         numbers = sums.astype(np.int64)
-        return DiscreteLaplace(numbers, epsilon / most, grid.resolution, self._divisor(counts))
-
-    def _divisor(self, counts: Counts) -> Any:
-        """Return what the sum of each group is divided by."""
-        return 1
+        parts = counts.totals if self.divided else 1
+        unit = grid.resolution
+        return DiscreteLaplace(
+            numbers, how.epsilon / most, float(unit.numerator), parts * float(unit.denominator)
+        )
 
 
 @dataclass(frozen=True)
@@ -628,15 +575,13 @@ class Mean(Sum):
 
     relations: ClassVar[tuple[str, ...]] = ("swap",)
     zero_of_nobody: ClassVar[bool] = False
+    divided: ClassVar[bool] = True
 
     def _count(self, *given: Any) -> tuple[Counts, tuple[int, ...]]:
         known, batch = super()._count(*given)
         if np.any(known.totals == 0):
             raise ValueError("a mean needs at least one record.")
         return known, batch
-
-    def _divisor(self, counts: Counts) -> np.ndarray:
-        return counts.totals
 
 
 @dataclass(frozen=True)
@@ -651,10 +596,8 @@ class Count(Statistic):
         records = as_floats(x)
         return np.zeros(records.shape, np.int64), ~np.isnan(records)
 
-    def _distribution(
-        self, counts: Counts, epsilon: Fraction, neighbors: str, mechanism: str
-    ) -> DiscreteLaplace:
-        return DiscreteLaplace(self._numbers(counts), epsilon)
+    def _distribution(self, counts: Counts, how: How) -> DiscreteLaplace:
+        return DiscreteLaplace(self._numbers(counts), how.epsilon)
 
     def _numbers(self, counts: Counts) -> np.ndarray:
         return counts.totals
@@ -662,39 +605,31 @@ class Count(Statistic):
 
 @dataclass(frozen=True)
 class Histogram(Count):
-    """The number of records in each bin, or of those that equal each candidate.
+    """The number of records in each bin.
 
     Attributes:
         edges: public, increasing: each bin includes its lower edge, and the last one its upper edge
             too.
-        candidates: public, finite and increasing: instead of ``edges``.
 
     >>> Histogram([0, 10, 20]).bins
     2
     """
 
-    edges: Any = None
-    candidates: Any = None
+    edges: Any
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        if (self.edges is None) == (self.candidates is None):
-            raise ValueError("a histogram needs exactly one of edges and candidates.")
-        name, least = ("edges", 2) if self.candidates is None else ("candidates", 1)
-        increasing(name, getattr(self, name), least)
-        object.__setattr__(self, name, tuple(getattr(self, name)))
+        increasing("edges", self.edges, 2)
+        object.__setattr__(self, "edges", tuple(self.edges))
 
     @property
     def bins(self) -> int:
         """The number of bins."""
-        return len(self.candidates) if self.edges is None else len(self.edges) - 1
+        return len(self.edges) - 1
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Find the bin of each record; records outside all bins are missing."""
-        records = as_floats(x)
-        if self.edges is None:
-            return equal_to(records, increasing("candidates", self.candidates, 1))
-        edges = increasing("edges", self.edges, 2)
+        records, edges = as_floats(x), increasing("edges", self.edges, 2)
         inside = (records >= edges[0]) & (records <= edges[-1])
         return np.searchsorted(edges, records, "right").clip(1, self.bins) - 1, inside
 

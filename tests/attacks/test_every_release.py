@@ -26,7 +26,7 @@ ONE_VALUE = {
     "Sum": release.Sum(**BOUNDS),
     "Mean": release.Mean(**BOUNDS),
     "Count": release.Count(),
-    "Histogram": release.Histogram(candidates=GRID),
+    "Histogram": release.Histogram(edges=(*GRID, len(GRID))),
 }
 # Several values of a row have no pmf: their audits are with them
 SEVERAL = {"Quantiles", "ConfidenceInterval"}

@@ -34,9 +34,9 @@ def test_a_release_is_that_of_the_library(rows, data):
     ]
     assert [row["released"] for row in found if row["g"] != "z"] == [8, 2, 3, 4]
     options = {"epsilon": 0.5, "neighbors": "add_remove", "by": "g", "draws": 3}
-    asked = PUBLIC | options | {"statistic": ["Sum", "Quantiles"], "qs": [0.25, 0.5], "public_n": 4}
+    asked = PUBLIC | options | {"statistic": ["Sum", "Quantiles"], "qs": [0.25, 0.5]}
     simulated = rows("simulate", data, **asked, seed=7)
-    both = [release.Sum(0, 9, 1), release.Quantiles((0.25, 0.5), 0, 9, 1, public_n=4)]
+    both = [release.Sum(0, 9, 1), release.Quantiles((0.25, 0.5), 0, 9, 1)]
     expected = frames.simulate(7, pl.read_csv(data), {"x": both}, **options)
     assert simulated == expected.rows.to_dicts() != rows("simulate", data, **asked, seed=8)
 
@@ -201,7 +201,8 @@ def test_lists_may_be_given_in_parts_and_labels_may_begin_with_a_dash(rows, writ
     path = write("g,x,y\n-low,2,na\n-high,,7\n-high,7,-\n-high,8,8\n")
     words = ["--column=y", "--groups=-low", "--groups=-high", "--missing=na", "--missing=-"]
     words += ["--candidates", 2, "--candidates", 7, 8, "--statistic=Mode", "--statistic=Count"]
-    found = rows("release", path, *words, **ALL | {"lower": None, "upper": None}, by="g")
+    absent = {"lower": None, "upper": None, "resolution": None}
+    found = rows("release", path, *words, **ALL | absent, by="g")
     assert [row["released"] for row in found if row["statistic"] == "Count"] == [0, 2, 1, 2]
     assert len(found) == 8
 

@@ -83,7 +83,6 @@ CALLS = {  # a statistic, its relation of neighbors, and epsilon
     "count": (Count(), ADD, 0.5),
     "distinct": (DistinctCount(2, 60), SWAP, 1.0),
     "quantiles": (Quantiles((0.25, 0.5, 0.75), **TO_120), ADD, 2.0),
-    "quantiles of a public number": (Quantiles((0.2, 0.5), **TO_120, public_n=30), ADD, 2.0),
     "quantiles of as many": (Quantiles((0.2, 0.5), **TO_120), SWAP, 1.0),
 }
 AGES = np.random.default_rng(5).integers(20, 60, 60).astype(float)

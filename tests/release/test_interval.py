@@ -110,19 +110,15 @@ def test_an_interval_is_two_values_in_order():
     assert (np.diff(found.values) >= 0).all()
     assert str(found.guarantee) == "10-DP under add_remove neighbors"
     planned = statistic.distribution(x, **options)
-    ends = [
-        np.quantile(x, float(level), axis=-1, method="inverted_cdf")
-        for level in statistic.levels(**options)
-    ]
-    np.testing.assert_array_equal(planned.value, np.stack(ends, axis=-1))
     assert planned.sample(0, (7, 2)).shape == (7, 2, 2, 3, 2)
+    for place, level in enumerate(statistic.levels(**options)):
+        end = np.quantile(x, float(level), axis=-1, method="inverted_cdf")
+        np.testing.assert_array_equal(planned.value[..., place], end)
     budget = PrivacyFilter(epsilon=1.0, delta=0.0, neighbors="swap")
     few = ConfidenceInterval(0.5, 0, 120, 1, public_n=20)
     with pytest.raises(ValueError, match="needs more than 20 records"):
         few.release(x, epsilon=0.5, neighbors="swap", budget=budget)
     assert budget.remaining == 1.0
-    for wrong in ({"q": 1.5}, {"public_n": 0}, {"coverage": 1.0}, {"resolution": 7}):
+    for wrong in ({"q": 1.5}, {"public_n": 0}, {"coverage": 1.0}):
         with pytest.raises(ValueError, match=next(iter(wrong)).replace("q", "level")):
-            ConfidenceInterval(
-                **{"q": 0.5, "lower": 0, "upper": 120, "resolution": 1, "public_n": 9} | wrong
-            )
+            ConfidenceInterval(**{"q": 0.5, "public_n": 9} | wrong, lower=0, upper=9, resolution=1)

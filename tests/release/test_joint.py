@@ -219,15 +219,6 @@ def test_rounds_follow_the_definition(monkeypatch):
     assert_counts_rejected(lower[: most + 1], law(-1, most + 1, 5))
 
 
-def test_floats_do_not_decide_where_they_may_have_lost_digits():
-    points = FinePoints(counts_of((0,)), VALUES)
-    chain = Chain(Joint(points, RATE), LEVELS, parts_of(points, [0], 1))
-    weights = np.array([[2.0, 1.0], [2e-302, 1e-302], [np.inf, 1.0]])
-    with np.errstate(invalid="ignore"):
-        sure = chain._choose(weights, np.full(3, 0.5), chain._lost[1][0, 0])[1]
-    assert sure.tolist() == [True, False, False]
-
-
 def words_like(choices):
     """The words of the first call, and the same bits for all further ones."""
     given = [choices]
@@ -285,7 +276,7 @@ def test_floats_decide_no_draw_that_lost_weights(monkeypatch, away):
     """A public N far from n: all tuples cost much, and floats lose some of their weights."""
     monkeypatch.setattr(joint, "_POINT_BITS", 40)
     n, levels = 120, [Fraction(700 + 9 * k, 1000) for k in range(30)]
-    counts = Counts.of_records(np.arange(n)[None] * 8, np.ones((1, n), bool))
+    counts = Counts.of_rows(np.zeros(n), np.arange(n) * 8, np.ones(n), groups=1)
     points = FinePoints(counts, 1000)
     law = Joint(points, Fraction(1, 2), words=seeded(0))
     parts = Parts(*np.array([[n + away], [n], [0], [0], [points.size], [0]]))

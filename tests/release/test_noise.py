@@ -9,7 +9,6 @@ import pytest
 
 from dpjax import release
 from dpjax.accounting import PrivacyFilter
-from dpjax.release import Counts
 from dpjax.release.exact import decay
 from dpjax.release.noise import DiscreteLaplace, geometric
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
@@ -25,19 +24,19 @@ def adversarial(rate):
     return [word for word in ends + near + random if 0 <= word < 2**64]
 
 
-def drawn(rate, first, second=FURTHER, further=FURTHER, **options):
-    left = [np.full(1, second, np.uint64), np.array(first, np.uint64)]
+def drawn(rate, first, later=(FURTHER,), **options):
+    left = [*(np.full(1, word, np.uint64) for word in later[::-1]), np.array(first, np.uint64)]
 
     def words(shape):
-        return left.pop() if left else np.full(shape, further, np.uint64)
+        return left.pop() if left else np.full(shape, later[-1], np.uint64)
 
     return geometric(rate, (len(first),), words, **options).tolist()
 
 
-def by_definition(rate, first, second=FURTHER, further=FURTHER):
+def by_definition(rate, first, later=(FURTHER,)):
     """The floor of -log(U) / rate, in decimals."""
-    with localcontext(prec=100):
-        words = enumerate([first, second] + [further] * 3, 1)
+    with localcontext(prec=200):
+        words = enumerate([first, *later] + [later[-1]] * 5, 1)
         uniform = sum(Decimal(word) / 2 ** (64 * k) for k, word in words)
         return int(-uniform.ln() * rate.denominator / rate.numerator)
 
@@ -50,13 +49,15 @@ def test_floats_decide_as_integers_do(rate):
     assert drawn(rate, words) == drawn(rate, words, margin=np.inf) == expected
     # A rate off by one part in 10^8 is seen, but where all noise is 0
     assert (drawn(rate * (1 + Fraction(1, 10**8)), words) != expected) == any(expected[4:])
-    for off, further in itertools.product(range(-3, 3), (1, FURTHER)):
-        first, *rest = *divmod(max(decay(5 * rate, 128) + off, 0), 2**64), further
-        assert drawn(rate, [first], *rest) == [by_definition(rate, first, *rest)]
+    # Beside boundaries that 40 digits do not tell apart, and where U begins with 128 zeros
+    for cost, off in itertools.product((5, int(93 / rate) + 1), range(-3, 3)):
+        bits = max(decay(cost * rate, 320) + 2 * off, 0) | 1
+        first, *later = (bits >> 64 * k & 2**64 - 1 for k in range(4, -1, -1))
+        assert drawn(rate, [first], later) == [by_definition(rate, first, later)]
 
 
 SEVERAL = DiscreteLaplace(
-    np.array([[3, -2, 0], [40, 5, -7]]), Fraction(1, 3), Fraction(5, 10), np.array([[1], [7]])
+    np.array([[3, -2, 0], [40, 5, -7]]), Fraction(1, 3), 5.0, np.array([[10.0], [70.0]])
 )
 
 
@@ -95,18 +96,6 @@ def test_draws_follow_the_probabilities():
     counts = np.bincount(noise.ravel() + 60, minlength=121)
     for rate, follow in ((1 / 3, assert_counts_follow), (0.35, assert_counts_rejected)):
         follow(counts, np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers)))
-
-
-def test_plots_have_each_row_on_its_own_grid():
-    pytest.importorskip("matplotlib").use("agg")
-    axes = SEVERAL.plot()
-    assert len(axes.lines) == 6
-    for row, line in enumerate(axes.lines):
-        values, shares = line.get_data()
-        assert shares.sum() > 0.99
-        assert values[np.argmax(shares)] == pytest.approx(SEVERAL.value.flat[row])
-    (line,) = DiscreteLaplace(np.array([7]), Fraction(1, 10**6)).plot().lines
-    assert 300 < len(line.get_xdata()) < 500
 
 
 BELOW, ABOVE = release.Sum(-1, 2, 1), release.Sum(2, "2.2", "0.1")
@@ -151,15 +140,6 @@ def test_the_noise_of_the_other_relation_is_too_small():
     assert largest_loss(ABOVE, "add_remove", "swap") == pytest.approx(0.75 * 22 / 2)
 
 
-def test_sums_by_group_have_the_error_of_their_largest_record():
-    sales = release.Sum(0, 5, "0.01")
-    group = np.repeat([0, 1], 1000)
-    counts = Counts.of_rows(group, np.full(2000, 125), np.ones(2000), groups=3)
-    found = sales.distribution(counts, epsilon=1.0, neighbors="add_remove")
-    assert found.value.tolist() == [1250, 1250, 0]
-    np.testing.assert_allclose(found.mean_abs_error(found.value), 5.0, rtol=1e-5)
-
-
 def test_values_are_the_nearest_floats_and_no_count_is_too_large():
     wide = {"epsilon": 1.0, "neighbors": "add_remove"}
     for resolution in ("0.01", "3", "1/7"):
@@ -197,8 +177,6 @@ def test_what_is_counted():
     found = release.Histogram(edges=[0, 1, 2, 3]).release(x, **quiet)
     assert found.values.tolist() == [[[1, 2, 3], [2, 0, 4]]]
     assert str(found.guarantee) == "64-DP under add_remove neighbors"
-    equal = release.Histogram(candidates=[2, 3]).release(x, **quiet)
-    assert equal.values.tolist() == [[[1, 2], [3, 1]]]
     assert release.Count().release([3, 10**400, None], **quiet).values.tolist() == [2]
     with pytest.raises(ValueError, match="add_remove"):
         release.Count().release(x, epsilon=1.0, neighbors="swap")

@@ -50,7 +50,7 @@ def test_what_every_release_takes_is_checked_before_the_charge(name):
 def test_mechanisms_and_relations_of_each_statistic(name):
     statistic = STATISTICS[name]
     for neighbors in {"add_remove", "swap"} - {*statistic.relations}:
-        with pytest.raises(ValueError, match=f"must be '{statistic.relations[0]}' for"):
+        with pytest.raises(ValueError, match="neighbors must be"):
             statistic.release([1, 4], epsilon=1.0, neighbors=neighbors)
         with pytest.raises(ValueError, match="neighbors"):
             statistic.cost(1.0, 1, neighbors)
@@ -88,10 +88,7 @@ BAD_FIELDS = [
     *((Maximum, BOUNDS | {"tau": wrong}) for wrong in (2**64, True, 0, 1.5, "x", None)),
     *((Mode, {"candidates": wrong}) for wrong in (jnp.array(1.0), 5, [2, 1], [], ["a"], [HUGE])),
     (Mode, {"candidates": [1, np.nan]}),
-    (Mode, {"candidates": [1.25], "resolution": 0.5}),
     *((Histogram, {"edges": wrong}) for wrong in (5, [1], [2, 1], [1, np.inf], ["a", "b"])),
-    (Histogram, {}),
-    (Histogram, {"edges": [1, 2], "candidates": [1]}),
     (release.DistinctCount, {"tau": 1, "upper": 0}),
     (release.NonnegativeSum, {"tau": 1, "upper": -1, "resolution": 1}),
 ]
@@ -140,25 +137,21 @@ def test_what_exceeds_a_budget_is_not_drawn(monkeypatch):
             statistic.release([1, 4], **options)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 10, 12])
+@pytest.mark.parametrize("rows", [0, 1, 2, 12])
 def test_plots_show_at_most_ten_rows_with_a_legend(rows):
     pyplot = pytest.importorskip("matplotlib.pyplot")
-    for upper, epsilon in ((60, 64.0), (60, 1.0), (10_000, 0.01)):
-        statistic = Median(lower=0, upper=upper, resolution=1)
-        law = statistic.distribution(np.full((rows, 9), 30), epsilon=epsilon, neighbors="swap")
+    for statistic in (Median(lower=0, upper=10_000, resolution=1), release.Sum(**BOUNDS)):
+        law = statistic.distribution(np.full((rows, 9), 30), epsilon=1.0, neighbors="swap")
         axes = law.plot()
-        shown = min(rows, 10)
-        assert len(axes.lines) == shown
+        assert len(axes.lines) == min(rows, 10)
         assert (axes.get_legend() is not None) == (rows > 1)
         for line in axes.lines:
             values, shares = line.get_data()
             np.testing.assert_allclose(shares, law.pmf(np.array(values)[:, None])[:, 0])
-            assert shares.max() > 0.9 or epsilon < 64
-            assert len(values) <= 802
-        assert len(axes.collections) == (shown if len(values) < 50 else 0) if rows else True
-        assert axes.get_xlabel() == "released value"
+            assert shares.sum() <= 1
+            assert len(values) <= 400
+        assert law.plot(axes) is axes
         pyplot.close("all")
-    assert statistic.distribution([1, 2], epsilon=1.0, neighbors="swap").plot(axes) is axes
 
 
 def test_a_release_shows_its_values_and_its_guarantee():

@@ -14,7 +14,6 @@ from tests.support.releases import (
     STATISTICS,
     TOP,
     after,
-    counts_of,
     law_of,
     loss_and_range,
     pairs_of,
@@ -40,19 +39,6 @@ def test_no_neighbor_of_a_small_dataset_loses_more_than_promised(name, neighbors
             assert width <= promise.bounded_range * ABOVE
             largest = max(largest, loss / epsilon)
         assert largest > 0.999 or (name, neighbors) == ("distinct", "swap")
-
-
-@pytest.mark.parametrize("mechanism", Mode.mechanisms)
-def test_no_neighbor_loses_more_than_promised_by_the_mode(mechanism):
-    for neighbors, pairs in PAIRS.items():
-        for epsilon in EPSILONS:
-            options = {"epsilon": epsilon, "neighbors": neighbors, "mechanism": mechanism}
-            law = Mode(GRID).distribution(counts_of(DATA), **options)
-            loss, width = loss_and_range(law.pmf(np.arange(5.0)[:, None]).T, pairs)
-            promise = Mode(GRID).cost(epsilon, 1, neighbors, mechanism)
-            assert loss <= promise.epsilon * ABOVE
-            assert width <= promise.bounded_range * ABOVE
-            assert loss > 0.45 * epsilon
 
 
 def forgetting(statistic, data, _, changes):

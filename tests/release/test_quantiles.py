@@ -32,20 +32,6 @@ def test_value_is_the_lower_quantile():
         assert value.tolist() == [records[rank - 1] if len(records) else 0 for rank in ranks]
 
 
-@pytest.mark.parametrize("neighbors", checks.NEIGHBORS)
-def test_shapes(neighbors):
-    asked, x = Quantiles(QUARTILES, **AGES), np.full((2, 5, 40), 30.0)
-    released = asked.release(x, epsilon=8.0, neighbors=neighbors, draws=4)
-    assert released.values.shape == (4, 2, 5, 3)
-    assert (np.diff(released.values) >= 0).all()
-    distribution = asked.distribution(x, epsilon=8.0, neighbors=neighbors)
-    assert distribution.sample(1, (2, 3)).shape == (2, 3, 2, 5, 3)
-    assert distribution.mean_abs_error(distribution.value).shape == (2, 5, 3)
-    one = asked.release(x[0, 0], epsilon=8.0, neighbors=neighbors)
-    assert one.values.shape == (1, 3)
-    assert asked.release(np.zeros((0, 7)), epsilon=1.0, neighbors=neighbors).values.size == 0
-
-
 @pytest.mark.parametrize("m", [1, 4, 5, 20, 21, 440, 441, 5000])
 def test_parts_of_the_budget_add_up(monkeypatch, m):
     epsilon, spent = Fraction(3, 7), []
@@ -59,21 +45,18 @@ def test_parts_of_the_budget_add_up(monkeypatch, m):
         spent.append(rounds * changes * self.rate)
         assert (joint.TOGETHER + 1) ** rounds > len(levels)
         # Two records, and noise of 1 - 9 unless their number is public
-        assert parts.number.tolist() == [public_n or (2 if changes == 4 else 1)]
+        assert parts.number.tolist() == [2 if changes == 4 else 1]
         return np.zeros((1, len(levels)), np.int64)
 
     monkeypatch.setattr(several_quantiles, "geometric", noise)
     monkeypatch.setattr(joint.Joint, "draw", draw)
-    for neighbors, changes, public_n in (
-        ("add_remove", 2, None),
-        ("add_remove", 2, 3),
-        ("swap", 4, None),
-    ):
-        asked, spent[:] = Quantiles(levels_of(m), **AGES, public_n=public_n), []
+    for neighbors, changes in (("add_remove", 2), ("swap", 4)):
+        spent.clear()
+        asked = Quantiles(levels_of(m), **AGES)
         found = asked.release([1, 2], epsilon=epsilon, neighbors=neighbors)
         assert sum(spent) == epsilon
         assert found.guarantee.epsilon >= epsilon
-        assert len(spent) == 1 + (changes == 2 and public_n is None)
+        assert len(spent) == 3 - changes // 2
 
 
 def test_rounds_draw_at_most_so_many_levels_together(monkeypatch):
@@ -118,9 +101,9 @@ def test_no_counts_raise_or_warn(monkeypatch, name, epsilon):
     counts = Counts.of_rows(np.zeros(len(values)), values, number, groups=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for m, public in ((1, None), (3, None), (3, 1), (3, 10**12), (70, None)):
-            asked = Quantiles(levels_of(m), **AGES, public_n=public)
-            known = public is None and counts.totals < MOST  # more are refused under swap
+        for m in (1, 3, 70):
+            asked = Quantiles(levels_of(m), **AGES)
+            known = counts.totals < MOST  # more are refused under swap
             for neighbors in checks.NEIGHBORS[: 1 + bool(known)]:
                 drawn = asked.release(counts, epsilon=epsilon, neighbors=neighbors).values
                 assert drawn.shape == (1, 1, m)
@@ -157,7 +140,6 @@ def test_errors_are_those_of_draws(monkeypatch):
         (0.5, {}, TypeError, "qs must be several levels such as"),
         ([], {}, ValueError, "one or more levels in ascending order"),
         ([0.5, 0.5], {}, ValueError, "in ascending order, got \\['1/2', '1/2'\\]"),
-        ([0.5], {"public_n": 0}, ValueError, "public_n must be an integer from 1 to"),
     ],
 )
 def test_parameters_are_checked(qs, more, error, message):
@@ -165,21 +147,8 @@ def test_parameters_are_checked(qs, more, error, message):
         Quantiles(qs, **AGES | more)
 
 
-def test_public_n_is_for_add_remove():
-    asked = Quantiles([0.5], **AGES, public_n=3)
-    with pytest.raises(ValueError, match="public_n is for add_remove"):
-        asked.release([1, 2, 3], epsilon=1.0, neighbors="swap")
-    with pytest.raises(ValueError, match="mechanism must be one of None"):
-        asked.release([1], epsilon=1.0, neighbors="add_remove", mechanism="permute_and_flip")
-
-
 def test_the_bounded_range_is_epsilon_for_one_round_of_a_public_number():
     one, two = ([k / (m + 1) for k in range(1, m + 1)] for m in (20, 21))
-    for qs, public_n, neighbors, range_ in (
-        (one, 3, "add_remove", 1.0),
-        (one, None, "swap", 1.0),
-        (one, None, "add_remove", 2.0),
-        (two, 3, "add_remove", 2.0),
-    ):
-        found = Quantiles(qs, **AGES, public_n=public_n).cost(1.0, 3, neighbors)
+    for qs, neighbors, range_ in ((one, "swap", 1), (one, "add_remove", 2), (two, "swap", 2)):
+        found = Quantiles(qs, **AGES).cost(1.0, 3, neighbors)
         assert (found.epsilon, found.bounded_range) == (3.0, 3 * range_)
