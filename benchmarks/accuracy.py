@@ -33,6 +33,7 @@ from harness import Case, row
 
 EPSILONS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 DEFAULT = "dpjax.release.Median"
+NAMED = DEFAULT, "OpenDP", "diffprivlib", "Tumult Core", "Cauchy"  # for the README
 CENSUS, PURCHASES = "uci_adult/adult_train_trimmed.csv", "user_cdnow/cdnow_master.csv"
 # Real columns of 401 records, with public upper bounds and candidates.
 COLUMNS = {
@@ -222,8 +223,12 @@ def main() -> None:
     ]
     bars = worst(rows)
     note = "* marks a smaller error than that of the default release."
-    shown = f"{table(rows)}\n\n{tables.of_rows(bars, not args.quick)}"
-    harness.finish("accuracy", args, rows + bars, [], [note], shown)
+    judged = tables.of_rows(bars, not args.quick)
+    real = [line for line in rows if line["dataset"].startswith("401")]
+    ties = table([line for line in real if line["contestant"].startswith(NAMED)]) if real else ""
+    shown = f"{judged}\n\nColumns with ties, 401 records each; {note}\n\n{ties}"
+    whole = f"{table(rows)}\n\n{judged}"
+    harness.finish("accuracy", args, rows + bars, [], [note], whole, shown=shown)
 
 
 if __name__ == "__main__":
