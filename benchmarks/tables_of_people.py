@@ -67,9 +67,8 @@ def first_calls(lines: int, repeats: int) -> Rows:
     script = str(HERE / "first_calls.py")
     imports = [f"import {name}" for name in ("numpy", "pandas", "jax", "dpjax")]
     compared: dict[str, tuple[str, float | None]] = {"import dpjax": ("import jax", None)}
-    compared |= {
-        name: (imports["frames" in name], 3) for name in CALLS
-    }  # a call without frames is compared with NumPy
+    for name in CALLS:
+        compared[name] = ("import pandas" if "frames" in name else "import numpy", 3)
     works = {name: [script, name] for name in (*imports, *CALLS)}
     with tempfile.TemporaryDirectory() as folder:
         for size, most in ((20_000, 0.6), (lines, 4)):
@@ -251,9 +250,8 @@ def engines(rows: int, repeats: int) -> Rows:
     found = []
 
     def compared(name: str, own: Callable, table: Any, asked: dict[str, Any], size: int) -> None:
-        work = functools.partial(frames.release, table, median, **asked)
-        works, against = {name: own, f"frames.release, {name}": work}, name
-        bar = {f"frames.release, {name}": (against, 3)}
+        ours, work = f"frames.release, {name}", lambda: frames.release(table, median, **asked)
+        works, bar = {name: own, ours: work}, {ours: (name, 3)}
         found.extend(harness.in_turns("tables of engines", works, bar, f"{size} rows", repeats))
 
     for name, query, asked, size in (

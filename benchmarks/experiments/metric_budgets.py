@@ -302,13 +302,15 @@ def tables(found: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 def plot(figure: Any, found: list[dict[str, Any]]) -> None:
     """Factors by strategy, errors by threshold, and distributions of the factors of one query."""
     figure.set_size_inches(15, 9)
-    means = output.of_cells(found, "mean")
+    means = [
+        {**row, row.get("policy", ""): row.get("RMSE")} for row in output.of_cells(found, "mean")
+    ]
     for place, (name, x, names) in enumerate(
         (
             ("2b", "closest", ("median", "5 %", "95 %")),
             ("2c", "K", STRATEGIES),
             ("2d", "K", STRATEGIES),
-            ("4, 5", "T", ("RMSE", "mean")),
+            ("4, 5", "T", ("Blowfish", "smooth")),
         ),
         1,
     ):
