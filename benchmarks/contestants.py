@@ -1,4 +1,4 @@
-"""The contestants that draw from the distribution of piecewise Laplace: this library, what a JAX
+"""The contestants that answer from the distribution of piecewise Laplace: this library, what a JAX
 user writes today, and NumPy.
 
 All of them get the same case and are checked against the same exact cdf. For an odd number of
@@ -9,38 +9,132 @@ relations); ``naive_gumbel`` takes the pieces of the profile as they are (2 (n +
 add/remove).
 """
 
-import functools
+import math
+import statistics
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import dpjax
 import harness
 from harness import Built, Case, Contestant
+
+WRONG = 1.25  # times epsilon, for controls
+SCORES = 2**22  # in one call of naive Gumbel-max for many draws, as many as keep a device busy
+
+
+def control(
+    build: Callable[..., Callable], judge: harness.Judge, check_draws: int = 100_000
+) -> Contestant:
+    """A contestant with the wrong distribution, which is never timed: it has to be rejected."""
+    name = f"control with epsilon {WRONG} times too large"
+    return Contestant(name, build(WRONG), judge, check_draws=check_draws, must_be_rejected=True)
+
 
 # --- this library ---
 
 
-def library_draws(draws: tuple[int, ...] = ()):
-    """``distribution.sample`` with the distribution as an argument."""
+def sorted_profile(case: Case) -> dpjax.SensitivityProfile:
+    return case.profile(jnp.asarray(case.sorted_data))
+
+
+def library(case: Case) -> Built:
+    """From the profile of sorted records to draws, under one jit."""
+
+    def draw(key: jax.Array, profile: dpjax.SensitivityProfile) -> jax.Array:
+        return dpjax.piecewise_laplace(profile, case.epsilon).sample(key, case.drawn)
+
+    return harness.build_jax(draw, sorted_profile(case), units=case.rows * case.draws)
+
+
+def library_from_raw(case: Case) -> Built:
+    """From unsorted records to a draw, under one jit."""
+    return harness.build_jax(
+        lambda key, x: case.distribution(x).sample(key), case.data, units=case.rows
+    )
+
+
+def simulated(factor: float = 1.0):
+    """``dpjax.simulate`` of the mean distance from the median; another ``factor`` of epsilon than 1
+    is wrong on purpose.
+    """
 
     def build(case: Case) -> Built:
-        distribution = case.distribution(jnp.asarray(case.sorted_data))
-        return harness.build_jax(
-            lambda key, distribution: distribution.sample(key, draws),
-            distribution,
-            units=case.rows * int(np.prod(draws)),
-        )
+        wrong = replace(case, epsilon=case.epsilon * factor)
+        medians, data = jnp.asarray(case.medians), jnp.asarray(case.data)
+
+        def distance(draws: jax.Array, x: jax.Array) -> jax.Array:
+            return jnp.abs(draws - medians)
+
+        def run(turn: int) -> jax.Array:
+            key, draws = jax.random.key(turn), case.draws
+            found = dpjax.simulate(key, wrong.distribution, data, draws=draws, statistic=distance)
+            return jax.block_until_ready(found.mean)
+
+        return Built(run, case.rows * case.draws)
 
     return build
 
 
-def library_from_raw(case: Case) -> Built:
-    """From unsorted records to a draw, in one jitted call."""
-    return harness.build_jax(
-        lambda key, x: case.distribution(x).sample(key), case.data, units=case.rows
+def mean_is_exact(case: Case, means: np.ndarray) -> tuple[float, float]:
+    """How many standard errors means of the distance from the median are off, at most over rows."""
+    medians = jnp.asarray(case.medians)
+    forms = case.exact.mean_abs_error(medians), case.exact.mean() - medians, case.exact.stddev()
+    error, bias, deviation = (np.asarray(form, np.float64) for form in forms)
+    standard_error = np.sqrt((deviation**2 + bias**2 - error**2) / case.draws)
+    off = float(np.max(np.abs(means - error) / standard_error))
+    rate = harness.FALSE_POSITIVE_RATE / (2 * means.size)
+    return off, statistics.NormalDist().inv_cdf(1 - rate)
+
+
+# --- error bars ---
+
+
+def mean_abs_error(factor: float = 1.0):
+    def build(case: Case) -> Built:
+        def error(profile: dpjax.SensitivityProfile, center: jax.Array) -> jax.Array:
+            return dpjax.piecewise_laplace(profile, case.epsilon * factor).mean_abs_error(center)
+
+        given = sorted_profile(case), case.medians
+        return harness.build_jax(error, *given, units=case.rows, keyed=False)
+
+    return build
+
+
+def interval(factor: float = 1.0):
+    def build(case: Case) -> Built:
+        def ends(profile: dpjax.SensitivityProfile) -> jax.Array:
+            distribution = dpjax.piecewise_laplace(profile, case.epsilon * factor)
+            return jnp.stack(distribution.interval(0.95))
+
+        return harness.build_jax(ends, sorted_profile(case), units=case.rows, keyed=False)
+
+    return build
+
+
+def error_by_pieces(case: Case, found: np.ndarray) -> tuple[float, float]:
+    """How far errors are from those by the weights and mean distances of intervals, in float64."""
+    slope, center = _slope(case), (case.points + 1) // 2
+    inside = 1 / slope - 1 / math.expm1(slope)  # the mean place in a piece, from its inner end
+    edges = _edges(case).astype(np.float64)
+    steps = np.abs(np.arange(case.points + 2) - center)
+    width = np.diff(edges)
+    near = np.minimum(
+        np.abs(edges - edges[:, [center]])[:, :-1], np.abs(edges - edges[:, [center]])[:, 1:]
     )
+    weight = width * np.exp(-slope * np.minimum(steps[:-1], steps[1:]))
+    exact = np.sum(weight * (near + width * inside), axis=1) / np.sum(weight, axis=1)
+    return float(np.max(np.abs(found / exact - 1))), 1e-4
+
+
+def holds_95(case: Case, ends: np.ndarray) -> tuple[float, float]:
+    """How far the probabilities below both ends are from what they should be."""
+    below = np.asarray(harness.cdf(case.exact, jnp.asarray(ends)))
+    return float(np.max(np.abs(below - np.array([[0.025], [0.975]])))), 1e-4
 
 
 # --- what a JAX user writes today ---
@@ -56,108 +150,85 @@ def naive_gumbel(
     widths = jnp.diff(edges, axis=-1)
     scores = jnp.log(widths) - epsilon / 2 * levels
     piece = jnp.argmax(scores + jax.random.gumbel(key_piece, scores.shape), axis=-1)[..., None]
-    left, right = (
-        jnp.take_along_axis(edges, piece, axis=-1),
-        jnp.take_along_axis(edges, piece + 1, axis=-1),
-    )
+    left, right = (jnp.take_along_axis(edges, piece + end, axis=-1) for end in (0, 1))
     s = epsilon / 2  # the cost rises by 1 over every piece
-    offset = (
-        -jnp.log1p(jax.random.uniform(key_place, piece.shape) * jnp.expm1(-s)) / s * (right - left)
-    )
+    place = -jnp.log1p(jax.random.uniform(key_place, piece.shape) * jnp.expm1(-s)) / s
+    offset = place * (right - left)
     return jnp.where(piece < center, right - offset, left + offset)[..., 0]
 
 
-def naive_draws(draws: int | None = None, epsilon_factor: float = 1.0):
-    """``naive_gumbel`` on the profile's values; ``epsilon_factor`` other than 1 makes it wrong on
-    purpose.
-    """
+def naive(factor: float = 1.0):
+    """``naive_gumbel`` on the profile's values, so many draws in a call as keep a device busy."""
 
     def build(case: Case) -> Built:
-        edges, levels, center = pieces(case)
-        epsilon = np.float32(case.epsilon * epsilon_factor)
-        return harness.build_jax(
-            _naive(center, draws), edges, levels, epsilon, units=case.rows * (draws or 1)
-        )
+        profile = sorted_profile(case)
+        edges = jnp.concatenate([jnp.flip(profile.lower, -1), profile.upper[..., 1:]], axis=-1)
+        levels = np.concatenate([np.flip(profile.lower_levels[:-1]), profile.upper_levels[:-1]])
+        center = profile.lower.shape[-1] - 1
+        draws = max(1, min(case.draws, SCORES // edges.size))
+
+        def draw(key: jax.Array, edges: jax.Array, levels: jax.Array, epsilon: Any) -> jax.Array:
+            if draws == 1:
+                return naive_gumbel(key, edges, levels, center, epsilon)
+            one = lambda key: naive_gumbel(key, edges, levels, center, epsilon)  # noqa: E731
+            return jax.vmap(one)(jax.random.split(key, draws))
+
+        epsilon = np.float32(case.epsilon * factor)
+        return harness.build_jax(draw, edges, levels, epsilon, units=case.rows * draws)
 
     return build
 
 
-def pieces(case: Case) -> tuple[np.ndarray, np.ndarray, int]:
-    """The edges and the levels of the profile's pieces, and where its center is among the edges."""
-    profile = jax.tree.map(np.asarray, case.profile(jnp.asarray(case.sorted_data)))
-    edges = np.concatenate([np.flip(profile.lower, -1), profile.upper[..., 1:]], axis=-1)
-    levels = np.concatenate([np.flip(profile.lower_levels[:-1]), profile.upper_levels[:-1]])
-    return edges, levels, profile.lower.shape[-1] - 1
-
-
-@functools.cache
-def _naive(center: int, draws: int | None) -> Callable:
-    """One function for every epsilon: the control is the program that is timed."""
-
-    def one(key: jax.Array, edges: jax.Array, levels: jax.Array, epsilon: jax.Array) -> jax.Array:
-        return naive_gumbel(key, edges, levels, center, epsilon)
-
-    def many(key: jax.Array, edges: jax.Array, levels: jax.Array, epsilon: jax.Array) -> jax.Array:
-        return jax.lax.map(
-            lambda key: one(key, edges, levels, epsilon), jax.random.split(key, draws)
-        )
-
-    return one if draws is None else many
-
-
-def control(build, relation: str) -> Contestant:
-    """A fast contestant with the wrong distribution, which must never be timed: the check of the
-    harness has to reject it.
+def naive_from_raw(case: Case) -> Built:
+    """Sort and Gumbel-max under one jit, for the relation swap, whose edges are the bounds and the
+    records.
     """
-    return Contestant(
-        "control with epsilon 1.25 times too large",
-        relation,
-        build,
-        harness.distribution_uniforms,
-        must_be_rejected=True,
-    )
+    rank, center = np.arange(case.points + 2), (case.points + 1) // 2
+    levels = np.minimum(np.abs(rank - center)[:-1], np.abs(rank - center)[1:])
+    bounds = ((0, 0), (case.lower, case.upper))
+
+    def draw(key: jax.Array, x: jax.Array, levels: jax.Array) -> jax.Array:
+        ordered = jnp.sort(jnp.clip(x, case.lower, case.upper), axis=-1)
+        edges = jnp.pad(ordered, [(0, 0), (1, 1)], constant_values=bounds)
+        return naive_gumbel(key, edges, levels, center, case.epsilon)
+
+    return harness.build_jax(draw, case.data, levels, units=case.rows)
 
 
-# --- plain noise and plain reading ---
+# --- plain noise, plain reading and sorting ---
 
 
-def plain_laplace(draws: tuple[int, ...] = ()):
+def plain_laplace(case: Case) -> Built:
     """``jax.random.laplace`` around given medians."""
+    shape = (*case.drawn, case.rows)
 
-    def build(case: Case) -> Built:
-        medians = jnp.asarray(np.median(case.data, axis=1))
-        shape = (*draws, case.rows)
+    def noisy(key: jax.Array, medians: jax.Array) -> jax.Array:
+        return medians + jax.random.laplace(key, shape) / case.epsilon
 
-        def noisy(key: jax.Array, medians: jax.Array) -> jax.Array:
-            return medians + jax.random.laplace(key, shape) / case.epsilon
-
-        return harness.build_jax(noisy, medians, units=int(np.prod(shape)))
-
-    return build
+    return harness.build_jax(noisy, case.medians, units=math.prod(shape))
 
 
-def plain_laplace_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
-    noise = (draws.astype(np.float64) - np.median(case.data, axis=1)) * case.epsilon
+@harness.uniform
+def by_laplace(case: Case, draws: np.ndarray) -> np.ndarray:
+    noise = (draws.astype(np.float64) - case.medians) * case.epsilon
     return np.where(noise < 0, 0.5 * np.exp(-np.abs(noise)), 1 - 0.5 * np.exp(-np.abs(noise)))
 
 
-def read_with_jax(reduction):
-    """One jitted reduction over the edges."""
-
-    def build(case: Case) -> Built:
-        return harness.build_jax(
-            reduction,
-            case.distribution(jnp.asarray(case.sorted_data)).edges,
-            units=case.rows,
-            keyed=False,
-        )
-
-    return build
+def read(case: Case) -> Built:
+    """One jitted sum over the edges."""
+    edges = jnp.asarray(case.exact.edges)
+    return harness.build_jax(jnp.sum, edges, units=case.rows, keyed=False)
 
 
-def read_with_numpy(case: Case) -> Built:
-    edges = np.array(case.distribution(jnp.asarray(case.sorted_data)).edges)
-    return Built(lambda turn: edges.max(), case.rows, bytes_touched=edges.nbytes)
+def numpy_sort(case: Case) -> Built:
+    data = case.data
+    return Built(lambda turn: np.sort(data, axis=1), case.rows, bytes_touched=2 * data.nbytes)
+
+
+def jax_sort(case: Case) -> Built:
+    return harness.build_jax(
+        lambda x: jnp.sort(x, axis=-1), case.data, units=case.rows, keyed=False
+    )
 
 
 # --- NumPy ---
@@ -168,11 +239,21 @@ def _slope(case: Case) -> float:
     return case.epsilon / 2 * (2 if case.relation == "add_remove" else 1)
 
 
-def _decay(case: Case) -> np.ndarray:
-    """exp(-epsilon/2 * level) of the inner end of n + 1 intervals between bounds and records."""
-    rank = np.arange(case.points + 2)
-    steps = np.abs(rank - (case.points + 1) // 2)
-    return np.exp(-_slope(case) * np.minimum(steps[:-1], steps[1:])).astype(np.float32)
+def _edges(case: Case) -> np.ndarray:
+    """Sorted records between the bounds."""
+    return np.pad(
+        case.sorted_data, ((0, 0), (1, 1)), constant_values=((0, 0), (case.lower, case.upper))
+    )
+
+
+def prepared(case: Case) -> tuple[np.ndarray, np.ndarray, int, float]:
+    """Sorted records between the bounds, exp(-cost) of each of the n + 1 intervals at its inner
+    end, the center, and the decay over an interval.
+    """
+    center = (case.points + 1) // 2
+    steps = np.abs(np.arange(case.points + 2) - center)
+    decay = np.exp(-_slope(case) * np.minimum(steps[:-1], steps[1:]))
+    return _edges(case), decay.astype(np.float32), center, _slope(case)
 
 
 def _place(edges: np.ndarray, chosen: np.ndarray, uniforms: np.ndarray, case: Case) -> np.ndarray:
@@ -195,23 +276,6 @@ def _by_cumsum(
     return _place(edges, chosen, uniforms[1], case)
 
 
-def _by_race(
-    edges: np.ndarray, decay: np.ndarray, case: Case, generator: np.random.Generator
-) -> np.ndarray:
-    """Gumbel-max, written as the smallest of exponentials divided by weights: no logarithm is
-    needed.
-    """
-    weights = np.diff(edges, axis=1)
-    weights *= decay
-    clocks = generator.standard_exponential(weights.shape, dtype=np.float32)
-    # Weights that underflow never win
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        clocks /= weights
-    return _place(
-        edges, np.nanargmin(clocks, axis=1), generator.random(len(edges), dtype=np.float32), case
-    )
-
-
 _BLOCK = 32
 
 
@@ -229,37 +293,32 @@ def _by_two_levels(
     block = np.argmax(sums >= uniforms[0, :, None] * sums[:, -1:], axis=1)
     index = block[:, None] * _BLOCK + np.arange(_BLOCK)
     inside = np.minimum(index, count - 1)
-    local = np.take_along_axis(weights, inside, axis=1) * np.where(
-        index < count, decay[inside], np.float32(0)
-    )
-    sums = np.cumsum(local, axis=1)
+    local = np.where(index < count, decay[inside], np.float32(0))
+    sums = np.cumsum(np.take_along_axis(weights, inside, axis=1) * local, axis=1)
     chosen = block * _BLOCK + np.argmax(sums >= uniforms[1, :, None] * sums[:, -1:], axis=1)
     return _place(edges, chosen, uniforms[2], case)
 
 
-NUMPY_SINGLE = {"cumulative sums": _by_cumsum, "Gumbel-max": _by_race, "two levels": _by_two_levels}
+NUMPY_SINGLE = {"cumulative sums": _by_cumsum, "two levels": _by_two_levels}
+_CHUNK = 256  # rows that NumPy takes at a time
 
 
-def numpy_single(select: str, chunk: int, from_raw: bool):
-    """One draw from each row, ``chunk`` rows at a time; from sorted records, or from raw ones with
-    clip and sort.
-    """
+def numpy_single(select: str, from_raw: bool):
+    """One draw from each row; from sorted records, or from raw ones with clip and sort."""
 
     def build(case: Case) -> Built:
-        decay, generator = _decay(case), np.random.default_rng(1)
-        buffer = np.empty((case.rows, case.points + 2), np.float32)
-        buffer[:, 0], buffer[:, -1], buffer[:, 1:-1] = case.lower, case.upper, case.sorted_data
-        data = case.data
+        buffer, decay, _, _ = prepared(case)
+        data, generator = case.data, np.random.default_rng(1)
 
         def run(turn: int) -> np.ndarray:
             out = np.empty(case.rows, np.float32)
-            for start in range(0, case.rows, chunk):
-                edges = buffer[start : start + chunk]
+            for start in range(0, case.rows, _CHUNK):
+                edges = buffer[start : start + _CHUNK]
                 if from_raw:
                     records = edges[:, 1:-1]
-                    np.clip(data[start : start + chunk], case.lower, case.upper, out=records)
+                    np.clip(data[start : start + _CHUNK], case.lower, case.upper, out=records)
                     records.sort(axis=1)
-                out[start : start + chunk] = NUMPY_SINGLE[select](edges, decay, case, generator)
+                out[start : start + _CHUNK] = NUMPY_SINGLE[select](edges, decay, case, generator)
             return out
 
         return Built(run, case.rows, bytes_touched=buffer.nbytes + 4 * case.rows)
@@ -267,12 +326,7 @@ def numpy_single(select: str, chunk: int, from_raw: bool):
     return build
 
 
-def numpy_sort(case: Case) -> Built:
-    data = case.data
-    return Built(lambda turn: np.sort(data, axis=1), case.rows, bytes_touched=2 * data.nbytes)
-
-
-def numpy_repeated(draws: int, dtype: type):
+def numpy_repeated(case: Case) -> Built:
     """Row by row: a cumulative table, np.interp for the interval and the rest of the uniform,
     inverse truncated exponential.
 
@@ -280,37 +334,26 @@ def numpy_repeated(draws: int, dtype: type):
     ``np.interp`` finds the interval and that rest in one pass, faster here than ``np.searchsorted``
     with a second uniform.
     """
+    edges_of_all, decay, center, slope = prepared(case)
+    slope, generator = np.float32(slope), np.random.default_rng(2)
 
-    def build(case: Case) -> Built:
-        decay, slope, generator = (
-            _decay(case).astype(dtype),
-            dtype(_slope(case)),
-            np.random.default_rng(2),
-        )
-        records, center = case.sorted_data.astype(dtype), (case.points + 1) // 2
+    def run(turn: int) -> np.ndarray:
+        out = np.empty((case.draws, case.rows), np.float32)
+        for i, edges in enumerate(edges_of_all):
+            widths = np.diff(edges)
+            table = np.concatenate([np.zeros(1, np.float32), np.cumsum(widths * decay)])
+            start = np.concatenate([edges[1 : center + 1], edges[center:-1]])
+            signed = np.concatenate([widths[:center], -widths[center:]]) / slope
+            uniforms = generator.random(case.draws, dtype=np.float32)
+            uniforms *= table[-1]
+            position = np.interp(uniforms, table, np.arange(len(table), dtype=np.float32))
+            chosen = np.minimum(position.astype(np.intp), len(widths) - 1)
+            position -= chosen
+            position *= np.expm1(-slope)
+            np.log1p(position, out=position)
+            position *= signed[chosen]
+            position += start[chosen]
+            out[:, i] = position
+        return out
 
-        def run(turn: int) -> np.ndarray:
-            out = np.empty((draws, case.rows), dtype)
-            for i in range(case.rows):
-                edges = np.concatenate([[case.lower], records[i], [case.upper]]).astype(dtype)
-                widths = np.diff(edges)
-                table = np.concatenate([np.zeros(1, dtype), np.cumsum(widths * decay)])
-                start = np.concatenate([edges[1 : center + 1], edges[center:-1]])
-                signed = np.concatenate([widths[:center], -widths[center:]]) / slope
-                uniforms = generator.random(draws, dtype=dtype)
-                uniforms *= table[-1]
-                position = np.interp(uniforms, table, np.arange(len(table), dtype=dtype))
-                chosen = np.minimum(position.astype(np.intp), len(widths) - 1)
-                position -= chosen
-                position *= np.expm1(-slope)
-                np.log1p(position, out=position)
-                position *= signed[chosen]
-                position += start[chosen]
-                out[:, i] = position
-            return out
-
-        return Built(
-            run, draws * case.rows, bytes_touched=draws * case.rows * np.dtype(dtype).itemsize
-        )
-
-    return build
+    return Built(run, case.draws * case.rows, bytes_touched=4 * case.draws * case.rows)

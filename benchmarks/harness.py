@@ -1,10 +1,10 @@
-"""Timing tools that every benchmark here shares: checks before times, compile apart from run,
-interleaved repeats, a table, JSON.
+"""What every benchmark here shares: checks before times, interleaved turns, rows and their bars,
+and where it was measured.
 
-A contestant is built twice from a ``Case``: on a small one, where its draws are tested against the
-exact cdf, and on the large one, which is timed only if that test passed. All contestants of one
-question run in turns, so that a busy machine slows each of them alike, and a ratio is the median
-over turns of the ratio within a turn.
+A contestant is built twice from a ``Case``: on a small one, where its results are tested, and on
+the large one, which is timed only if that test passed. All contestants of one question run in
+turns, so that a busy machine slows each of them alike, and a ratio is the median over turns of the
+ratio within a turn.
 """
 
 import argparse
@@ -15,10 +15,12 @@ import math
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,17 +29,26 @@ import jax
 import numpy as np
 
 import dpjax
+import figures
 import tables
 
 FALSE_POSITIVE_RATE = 1e-6
 SHORTEST_SAMPLE = 5e-3  # seconds: faster calls are repeated until one sample takes this long
+LONGEST = 15.0  # seconds for the turns of one question, if it has three
+QUEUE = 10  # calls that an accelerator gets before the host waits
 REFERENCE = "dpjax"
 NO_RELATION = "no privacy"  # memory reads, sorts: nothing private in them
+SKIPPED = 77  # the exit status of a script that cannot run here and says why, as in Automake
+PACKAGES = "jax", "jaxlib", "numpy", "opendp", "diffprivlib", "scikit-learn", "numba"
+
+
+def on_cpu() -> bool:
+    return jax.devices()[0].platform == "cpu"
 
 
 @dataclass(frozen=True)
 class Case:
-    """Datasets, one a row, and the question to them: a private median with piecewise Laplace."""
+    """Datasets, one a row, and the question to them: private medians with piecewise Laplace."""
 
     rows: int
     points: int
@@ -46,6 +57,7 @@ class Case:
     lower: float = -10.0
     upper: float = 10.0
     seed: int = 0
+    draws: int = 1
 
     def __post_init__(self) -> None:
         if self.points % 2 == 0:
@@ -56,14 +68,17 @@ class Case:
 
     @cached_property
     def data(self) -> np.ndarray:
-        draws = np.random.default_rng(self.seed).standard_normal(
-            (self.rows, self.points), dtype=np.float32
-        )
+        generator = np.random.default_rng(self.seed)
+        draws = generator.standard_normal((self.rows, self.points), dtype=np.float32)
         return np.clip(draws, self.lower, self.upper)
 
     @cached_property
     def sorted_data(self) -> np.ndarray:
         return np.sort(self.data, axis=1)
+
+    @cached_property
+    def medians(self) -> np.ndarray:
+        return self.sorted_data[:, self.points // 2]
 
     def profile(self, data: Any) -> dpjax.SensitivityProfile:
         return dpjax.median(data, lower=self.lower, upper=self.upper, neighbors=self.relation)
@@ -77,8 +92,16 @@ class Case:
         return self.distribution(jax.numpy.asarray(self.data))
 
     @property
+    def drawn(self) -> tuple[int, ...]:
+        """The shape of the draws of one row."""
+        return (self.draws,) if self.draws > 1 else ()
+
+    @property
     def shape(self) -> str:
-        return f"{self.rows} x {self.points}"
+        more = f", {self.draws} draws each" if self.draws > 1 else ""
+        return f"{self.rows} x {self.points}{more}" + (
+            f", epsilon {self.epsilon:g}" if self.epsilon != 1 else ""
+        )
 
 
 @dataclass
@@ -92,6 +115,10 @@ class Built:
     temporary_bytes: int | None = None  # what the compiler asks for beside them
     # Seconds of the last run by another process's clock
     own_clock: Callable[[], float] | None = None
+    alone: Callable[[int], Any] | None = None  # one call, where ``run`` is a queue of them
+
+
+Judge = Callable[[Case, np.ndarray], tuple[float, float]]
 
 
 @dataclass
@@ -100,39 +127,56 @@ class Contestant:
 
     Attributes:
         name: as in the table.
-        relation: the neighbor relation under which its draws are private.
         build: from a case to something that runs.
-        uniforms: from a case and its draws (..., rows) to values that are uniform if the draws are
-            right; None: nothing drawn.
+        judge: from a case and results (..., rows) to how wrong they are, and how wrong they may
+            be; None: nothing to check.
         bar: how many times faster than this contestant the reference has to be (below 1: how much
             slower it may be).
         reach: the same, to reach for.
-        note: what a reader of the table should know.
+        private: whether its results have the privacy of the case.
         missing: why it cannot run here.
         timed_rows: how many datasets a slow peer is timed on, if not all.
-        check_draws: how many draws are compared with the distribution.
-        group: contestants that are one rival in several versions; only the fastest keeps the bar.
+        check_draws: how many results are judged.
         must_be_rejected: a control, wrong on purpose: the run ends with an error if the check does
-    not see it.
+            not see it.
     """
 
     name: str
-    relation: str
     build: Callable[[Case], Built]
-    uniforms: Callable[[Case, np.ndarray], np.ndarray] | None
+    judge: Judge | None
     bar: float | None = None
     reach: float | None = None
-    note: str = ""
+    private: bool = True
     missing: str | None = None
     timed_rows: int | None = None
     check_draws: int = 100_000
-    group: str | None = None
     must_be_rejected: bool = False
 
+    def timed(self, case: Case) -> Case:
+        if self.timed_rows is None:
+            return case
+        return replace(case, rows=min(case.rows, self.timed_rows))
 
-def distribution_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
-    """The exact cdf of piecewise Laplace at each draw."""
-    return np.asarray(cdf(case.exact, jax.numpy.asarray(draws)))
+
+def uniform(uniforms: Callable[[Case, np.ndarray], np.ndarray]) -> Judge:
+    """A judge by values that are uniform if the draws are right: their distance from uniform, and
+    the critical one (Dvoretzky-Kiefer-Wolfowitz, at twice half the rate).
+
+    Folded at 1/2 as well: a wrong scale moves the folded distribution twice as far.
+    """
+
+    def judge(case: Case, draws: np.ndarray) -> tuple[float, float]:
+        values = np.asarray(uniforms(case, draws), np.float64).ravel()
+        n, distance = values.size, 0.0
+        for sample in (values, np.abs(2 * values - 1)):
+            ordered = np.sort(sample)
+            above, below = np.arange(1, n + 1) / n - ordered, ordered - np.arange(n) / n
+            distance = max(distance, float(np.max(above)), float(np.max(below)))
+        critical = math.sqrt(math.log(4 / FALSE_POSITIVE_RATE) / (2 * n))
+        # No JSON has infinity
+        return (distance if np.all(np.isfinite(values)) else 1e30), critical
+
+    return judge
 
 
 @jax.jit  # once for all contestants
@@ -140,42 +184,25 @@ def cdf(distribution: dpjax.PiecewiseExponential, draws: jax.Array) -> jax.Array
     return distribution.cdf(draws)
 
 
-def uniform_distance(uniforms: np.ndarray) -> tuple[float, float]:
-    """How far values are from uniform, and the critical distance (Dvoretzky-Kiefer-Wolfowitz, at
-    twice half the rate).
-
-    Folded at 1/2 as well: a wrong scale moves the folded distribution twice as far.
-    """
-    values = np.asarray(uniforms, np.float64).ravel()
-    n, distance = values.size, 0.0
-    if not np.all(np.isfinite(values)):
-        return math.inf, 0.0
-    for sample in (values, np.abs(2 * values - 1)):
-        ordered = np.sort(sample)
-        distance = max(
-            distance, np.max(np.arange(1, n + 1) / n - ordered), np.max(ordered - np.arange(n) / n)
-        )
-    return float(distance), math.sqrt(math.log(4 / FALSE_POSITIVE_RATE) / (2 * n))
+# The exact cdf of piecewise Laplace at each draw
+by_cdf = uniform(lambda case, draws: cdf(case.exact, jax.numpy.asarray(draws)))
 
 
-def check(contestant: Contestant, case: Case, built: Built) -> dict[str, Any]:
-    """Draw from the contestant, built on a small case, and compare with its exact distribution, row
-    by row.
-    """
-    draws, turn = [], 0
-    while sum(d.size for d in draws) < contestant.check_draws:
-        draws.append(np.asarray(built.run(turn)).reshape(-1, case.rows))
-        turn += 1
-    joined = np.concatenate(draws)
-    distance, critical = uniform_distance(contestant.uniforms(case, joined))
+def check(contestant: Contestant, case: Case, built: Built, least: int) -> dict[str, Any]:
+    """Draw at least so often from the contestant, and judge it row by row."""
+    found: list[np.ndarray] = []
+    while sum(one.size for one in found) < least:
+        found.append(np.asarray(built.run(len(found))).reshape(-1, case.rows))
+    joined = np.concatenate(found)
+    distance, critical = contestant.judge(case, joined)
     return {
         "contestant": contestant.name,
-        "relation": contestant.relation,
+        "relation": case.relation,
         "case": case.shape,
         "draws": int(joined.size),
         "distance": distance,
         "critical": critical,
-        "passed": distance <= critical,
+        "passed": bool(distance <= critical),
         "control": contestant.must_be_rejected,
     }
 
@@ -186,9 +213,8 @@ def compiled(function: Callable, *args: Any) -> tuple[Callable, dict[str, Any]]:
     """
     start = time.perf_counter()
     executable = jax.jit(function).lower(*args).compile()
-    seconds = time.perf_counter() - start
+    costs: dict[str, Any] = {"compile_seconds": time.perf_counter() - start}
     memory = executable.memory_analysis()
-    costs: dict[str, Any] = {"compile_seconds": seconds}
     if memory is not None:
         costs["bytes_touched"] = int(memory.argument_size_in_bytes + memory.output_size_in_bytes)
         costs["temporary_bytes"] = int(memory.temp_size_in_bytes)
@@ -196,17 +222,29 @@ def compiled(function: Callable, *args: Any) -> tuple[Callable, dict[str, Any]]:
 
 
 def build_jax(function: Callable, *args: Any, units: int, keyed: bool = True) -> Built:
-    """A jitted function, compiled for these arguments; a fresh key comes first in each turn."""
+    """A jitted function, compiled for these arguments; a fresh key comes first in each turn.
+
+    On an accelerator a run is a queue of calls, waited for at its end: the host's time for a call
+    is not the device's.
+    """
     args = jax.block_until_ready(jax.tree.map(jax.numpy.asarray, args))
     keys = [jax.random.key(seed) for seed in range(64)] if keyed else []
     executable, costs = compiled(function, *keys[:1], *args)
 
-    def run(turn: int) -> Any:
-        return jax.block_until_ready(
-            executable(*(keys[turn % 64 : turn % 64 + 1] if keyed else ()), *args)
-        )
+    def call(turn: int) -> Any:
+        return executable(*keys[turn % 64 :][:1], *args)
 
-    return Built(run, units, **costs)
+    def alone(turn: int) -> Any:
+        return jax.block_until_ready(call(turn))
+
+    def queue(turn: int) -> Any:
+        for number in range(QUEUE):
+            result = call(QUEUE * turn + number)
+        return jax.block_until_ready(result)  # calls on one device end in their order
+
+    if on_cpu():
+        return Built(alone, units, **costs)
+    return Built(queue, QUEUE * units, alone=alone, **costs)
 
 
 def _sample(built: Built, turn: int, calls: int) -> float:
@@ -222,12 +260,15 @@ def _sample(built: Built, turn: int, calls: int) -> float:
 
 def interleave(built: dict[str, Built], repeats: int) -> dict[str, list[float]]:
     """Seconds for each unit of every contestant, in turns, after a warm-up that also fixes how many
-    calls make a sample.
+    calls make a sample, and how many turns there is time for.
     """
-    calls = {}
+    calls, turn_seconds = {}, 0.0
     for name, one in built.items():
         one.run(0)
-        calls[name] = max(1, min(100, math.ceil(SHORTEST_SAMPLE / max(_sample(one, 1, 1), 1e-9))))
+        seconds = max(_sample(one, 1, 1), 1e-9)
+        calls[name] = max(1, min(100, math.ceil(SHORTEST_SAMPLE / seconds)))
+        turn_seconds += calls[name] * seconds
+    repeats = min(repeats, max(3, int(LONGEST / max(turn_seconds, 1e-9))))
     times: dict[str, list[float]] = {name: [] for name in built}
     for turn in range(2, repeats + 2):
         gc.collect()
@@ -237,17 +278,6 @@ def interleave(built: dict[str, Built], repeats: int) -> dict[str, list[float]]:
             times[name].append(_sample(built[name], turn, calls[name]) / built[name].units)
         gc.enable()
     return times
-
-
-def _speed(built: Built, times: list[float]) -> float | None:
-    """Bytes touched in a second: what a memory-bound program would compare with the speed of a
-    read.
-    """
-    return (
-        built.bytes_touched / (statistics.median(times) * built.units)
-        if built.bytes_touched
-        else None
-    )
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -265,21 +295,33 @@ def row(question: str, contestant: str, relation: str, shape: str, **rest: Any) 
     """One line of the table; ``bar`` is the smallest (``at_least``) or largest (``at_most``) ratio
     that meets it.
     """
-    line = {
-        "question": question,
-        "contestant": contestant,
-        "relation": relation,
-        "shape": shape,
-        "status": "measured",
-        **rest,
-    }
+    where = {"question": question, "contestant": contestant, "relation": relation, "shape": shape}
+    line = {**where, "status": "measured", **rest}
     bar, ratio = line.get("bar"), line.get("ratio")
     if bar is not None and ratio is not None:
         line["met"] = ratio >= bar["at_least"] if "at_least" in bar else ratio <= bar["at_most"]
     return line
 
 
-def _wall(work: Callable[[], Any]) -> float:
+def versus(mine: list[float], theirs: list[float] | None, reference: str) -> dict[str, Any]:
+    """The fields of a row for a ratio, turn by turn."""
+    if theirs is None:
+        return {}
+    ratios = [a / b for a, b in zip(mine, theirs, strict=True)]
+    return {
+        "ratio": statistics.median(ratios),
+        "ratio_spread": spread(ratios),
+        "reference": reference,
+    }
+
+
+def at_most(question: str, name: str, case: Case, value: float, unit: str, most: float, **rest):
+    """A row for a value that has a largest one of its own, ``most``, in its unit."""
+    line = {"ratio": value / most, "reference": f"{most:g} {unit}".strip(), "bar": {"at_most": 1.0}}
+    return row(question, name, case.relation, case.shape, value=value, unit=unit, **line, **rest)
+
+
+def wall(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -291,13 +333,14 @@ def in_turns(
     compared: dict[str, tuple[str, float | None]],
     shape: str,
     repeats: int,
-    clock: Callable[[Any], float] = _wall,
+    clock: Callable[[Any], float] = wall,
     unit: str = "s",
+    relation: str = "add_remove",
 ) -> list[dict[str, Any]]:
     """A row for each work; they run in turns, of which a first one warms.
 
     ``compared`` has, of some of them, the work that is the reference, or a text for one second, and
-    the largest ratio that meets the bar, if there is one.
+    the largest ratio that meets the bar, if there is one; those are private under ``relation``.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(repeats + 1):
@@ -310,111 +353,115 @@ def in_turns(
         line: dict[str, Any] = {"value": statistics.median(taken), "unit": unit}
         reference, most = compared.get(name, ("", None))
         if reference:
-            each = times.get(reference, [1.0] * repeats)
-            ratios = [a / b for a, b in zip(taken, each, strict=True)]
-            line |= {"ratio": statistics.median(ratios), "ratio_spread": spread(ratios)}
-            line |= {"reference": reference, "bar": {"at_most": most} if most else None}
-        relation = "add_remove" if most else NO_RELATION
-        rows.append(row(question, name, relation, shape, **line, seconds=spread(taken)))
+            line |= versus(taken, times.get(reference, [1.0] * repeats), reference)
+            line["bar"] = {"at_most": most} if most else None
+        private = relation if most else NO_RELATION
+        rows.append(row(question, name, private, shape, **line, seconds=spread(taken)))
     return rows
 
 
+class Unseen(BaseException):
+    """A check that cannot see what is wrong: no row, since what it let pass is not trusted."""
+
+
+def message(error: Exception) -> str:
+    """The status of a row that failed, without folders of this machine and what ends a cell."""
+    traceback.print_exc()
+    line = f"failed: {type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+    return re.sub(r"(?<![\w./])/(?:[^/\s'\":]+/)+", "", line).replace("|", "/")[:200]
+
+
+def ready(one: Contestant, case: Case, small: Case, checks: list[dict[str, Any]]) -> Built | str:
+    """A contestant for ``case`` whose results on ``small`` are right, or why there is none.
+
+    The reference is judged on ``case``, too. Where the two cases are the same, as in quick runs,
+    what was checked is what is timed.
+    """
+    if one.missing:
+        return one.missing
+    timed, built = one.timed(case), None
+    if one.judge is not None:
+        checked = replace(small, rows=min(small.rows, 20)) if one.timed_rows else small
+        built = one.build(checked)
+        checks.append(check(one, checked, built, one.check_draws))
+        if not checks[-1]["passed"]:
+            return "rejected: wrong distribution"
+        if one.must_be_rejected:
+            raise Unseen(f"the check does not reject a wrong distribution: {checks[-1]}")
+        if checked == timed:
+            return built
+    built = one.build(timed)
+    if one.name == REFERENCE:
+        checks.append(check(one, timed, built, 1))
+        if not checks[-1]["passed"]:
+            return "rejected: wrong distribution at this size"
+    return built
+
+
 def contest(
-    question: str, contestants: list[Contestant], case: Case, small: Case, repeats: int, unit: str
+    question: str,
+    contestants: list[Contestant],
+    case: Case,
+    small: Case,
+    repeats: int,
+    unit: str,
+    judged: bool = True,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Check every contestant on ``small``, time those that pass on ``case``, compare with the
-    reference; rows and checks.
-
-    Where the two cases are the same, as in quick runs, what was checked is what is timed.
+    reference; rows and checks. What cannot run, or fails, is a row that says so.
     """
-    rows, checks, built = [], [], {}
+    built: dict[str, Built] = {}
+    status: dict[str, str] = {}
+    checks: list[dict[str, Any]] = []
     for one in contestants:
-        if one.missing:
-            rows.append(
-                row(question, one.name, one.relation, case.shape, status=one.missing, note=one.note)
-            )
-            continue
-        timed = replace(case, rows=min(case.rows, one.timed_rows)) if one.timed_rows else case
-        checked, ready = None, None
-        if one.uniforms is not None:
-            checked = replace(small, rows=min(small.rows, 20)) if one.timed_rows else small
-            ready = one.build(checked)
-            checks.append(check(one, checked, ready))
-            if checks[-1]["passed"] and one.must_be_rejected:
-                raise RuntimeError(f"the check does not reject a wrong distribution: {checks[-1]}")
-            if not checks[-1]["passed"]:
-                rows.append(
-                    row(
-                        question,
-                        one.name,
-                        one.relation,
-                        case.shape,
-                        status="rejected: wrong distribution",
-                        note=one.note,
-                    )
-                )
-                continue
-        built[one.name] = ready if ready and checked == timed else one.build(timed)
+        try:
+            found = ready(one, case, small, checks)
+        except Exception as error:
+            found = message(error)
+        if isinstance(found, str):
+            status[one.name] = found
+        else:
+            built[one.name] = found
     times = interleave(built, repeats)
-    fastest = {}  # of each group
-    for one in sorted(
-        (one for one in contestants if one.name in times),
-        key=lambda one: statistics.median(times[one.name]),
-    ):
-        fastest.setdefault(one.group or one.name, one.name)
+    rows = []
     for one in contestants:
-        if one.name not in times:
+        at = question, one.name, case.relation if one.private else NO_RELATION
+        if one.must_be_rejected:
             continue
-        judged = fastest[one.group or one.name] == one.name
-        mine, theirs = times[one.name], times.get(REFERENCE)
-        timed = (
-            f"{min(case.rows, one.timed_rows)} x {case.points}" if one.timed_rows else case.shape
-        )
-        ratios = (
-            [a / b for a, b in zip(mine, theirs, strict=True)]
-            if theirs and one.name != REFERENCE
-            else None
-        )
-        rows.append(
-            row(
-                question,
-                one.name,
-                one.relation,
-                timed,
-                value=statistics.median(mine),
-                unit=f"s a {unit}",
-                seconds=spread(mine),
-                repeats=repeats,
-                units_in_a_run=built[one.name].units,
-                compile_seconds=built[one.name].compile_seconds,
-                bytes_touched=built[one.name].bytes_touched,
-                bytes_per_second=_speed(built[one.name], mine),
-                temporary_bytes=built[one.name].temporary_bytes,
-                ratio=statistics.median(ratios) if ratios else None,
-                ratio_spread=spread(ratios) if ratios else None,
-                reference=REFERENCE if ratios else None,
-                bar={"at_least": one.bar} if judged and one.bar else None,
-                reach={"at_least": one.reach} if judged and one.reach else None,
-                note=one.note,
+        if one.name in status:
+            rows.append(row(*at, case.shape, status=status[one.name]))
+            continue
+        mine, ready_one = times[one.name], built[one.name]
+        line = {
+            "value": statistics.median(mine),
+            "unit": f"s a {unit}",
+            "seconds": spread(mine),
+            "repeats": len(mine),
+            "units_in_a_run": ready_one.units,
+            "compile_seconds": ready_one.compile_seconds,
+            "bytes_touched": ready_one.bytes_touched,
+            "temporary_bytes": ready_one.temporary_bytes,
+        }
+        if ready_one.alone:
+            line["queued"] = line["value"] * ready_one.units / QUEUE
+            line["alone"] = statistics.median(
+                wall(lambda turn=turn, one=ready_one: one.alone(turn)) for turn in range(9)
             )
-        )
-    order = {one.name: i for i, one in enumerate(contestants)}
-    return sorted(rows, key=lambda r: order[r["contestant"]]), checks
+        if one.name != REFERENCE:
+            line |= versus(mine, times.get(REFERENCE), REFERENCE)
+        if judged:
+            line["bar"] = {"at_least": one.bar} if one.bar else None
+            line["reach"] = {"at_least": one.reach} if one.reach else None
+        rows.append(row(*at, one.timed(case).shape, **line))
+    return rows, checks
 
 
 class Worker:
-    """Another process that answers one JSON line for each JSON line: another Python, or other XLA
-    flags.
-    """
+    """Another process, of another Python, that answers one JSON line for each JSON line."""
 
-    def __init__(self, command: list[str], environment: dict[str, str] | None = None):
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
+    def __init__(self, command: list[str]):
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
     def ask(self, **question: Any) -> Any:
         self.process.stdin.write(json.dumps(question) + "\n")
@@ -440,22 +487,14 @@ def version(package: str) -> str | None:
 
 def _git(*args: str) -> str | None:
     folder = pathlib.Path(__file__).parent
-    try:
-        return subprocess.run(
-            ["git", *args], cwd=folder, capture_output=True, text=True, check=True
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
+    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, check=False)
+    return None if done.returncode else done.stdout.strip()
 
 
 def _processor() -> str | None:
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or None
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None
-    )
+    path = pathlib.Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*:\s*(.*)", path.read_text()) if path.exists() else []
+    return next(iter(names), platform.processor() or None)
 
 
 def environment() -> dict[str, Any]:
@@ -470,10 +509,7 @@ def environment() -> dict[str, Any]:
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
         "python": platform.python_version(),
-        "versions": {
-            p: version(p)
-            for p in ("dpjax", "jax", "jaxlib", "numpy", "opendp", "diffprivlib", "scikit-learn")
-        },
+        "versions": {"dpjax": dpjax.__version__} | {name: version(name) for name in PACKAGES},
         "x64": bool(jax.config.jax_enable_x64),
         "commit": _git("rev-parse", "HEAD"),
         "uncommitted_changes": None if status is None else bool(status),
@@ -493,6 +529,22 @@ def parser(doc: str) -> argparse.ArgumentParser:
     return parser
 
 
+def summary(
+    rows: list[dict[str, Any]], checks: list[dict[str, Any]], quick: bool, wrong: list[str]
+) -> Iterator[str]:
+    """What was checked, and how many bars are met."""
+    controls = [check for check in checks if check.get("control")]
+    judged = [line["met"] for line in rows if "met" in line]
+    if checks:
+        yield f"Checks: {len(checks) - len(controls)}, failed: {', '.join(wrong) or 'none'}."
+    if controls:
+        rejected = sum(not check["passed"] for check in controls)
+        yield f"Controls with a wrong distribution: {len(controls)}, rejected: {rejected}."
+    if judged:
+        met = "which a quick run does not judge." if quick else f"met: {sum(judged)}."
+        yield f"Bars: {len(judged)}, {met}"
+
+
 def finish(
     benchmark: str,
     args: argparse.Namespace,
@@ -506,50 +558,22 @@ def finish(
     document of a run to ``--out``.
 
     A check that has failed, other than that of a control, ends the program with an error, behind
-    the table.
+    the table; so does a row that failed.
     """
-    # paths, and how this process was started
-    hidden = ("out", "tumult_python", "plot", "worker", "child")
+    hidden = ("out", "tumult_python")  # paths
     settings = {name: value for name, value in vars(args).items() if name not in hidden}
     where = environment()
+    document = {"benchmark": benchmark, "settings": settings, "environment": where}
+    document |= {"checks": checks, "rows": rows, **rest}
     if args.out:
-        document = {
-            "benchmark": benchmark,
-            "settings": settings,
-            "environment": where,
-            "checks": checks,
-            "rows": rows,
-            **rest,
-        }
         pathlib.Path(args.out).write_text(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    versions = ", ".join(
-        f"{package} {found or 'not installed'}" for package, found in where["versions"].items()
-    )
-    print(
-        f"{where['device']} ({where['processor']}), {where['cores']} cores, Python "
-        f"{where['python']}; {versions}"
-    )
-    controls = [check for check in checks if check.get("control")]
     wrong = [
         f"{check['contestant']} ({check['relation']})"
         for check in checks
-        if check not in controls and not check["passed"]
+        if not check.get("control") and not check["passed"]
     ]
-    judged = [line["met"] for line in rows if "met" in line]
-    if checks:
-        print(f"Checks: {len(checks) - len(controls)}, failed: {', '.join(wrong) or 'none'}.")
-    if controls:
-        print(
-            f"Controls with a wrong distribution: {len(controls)}, rejected: "
-            f"{sum(not check['passed'] for check in controls)}."
-        )
-    if judged:
-        print(
-            f"Bars: {len(judged)}, "
-            + ("which a quick run does not judge." if args.quick else f"met: {sum(judged)}.")
-        )
-    for note in notes:
-        print(note)
+    print("\n".join([figures.machine(where), *summary(rows, checks, args.quick, wrong), *notes]))
     print("\n" + (table or tables.of_rows(rows, judge=not args.quick)), flush=True)
+    wrong += [line["contestant"] for line in rows if line["status"].startswith("failed")]
     if wrong:
-        raise SystemExit(f"These checks failed: {', '.join(wrong)}.")
+        raise SystemExit(f"These failed: {', '.join(wrong)}.")

@@ -9,10 +9,10 @@ draws change with the order of sums, and it runs on a CPU only.
 import math
 from collections.abc import Callable
 
-import jax.numpy as jnp
 import numba
 import numpy as np
 
+from contestants import prepared
 from harness import Built, Case
 
 BLOCK = 64
@@ -94,45 +94,11 @@ def _repeated(edges, decay, center, slope, draws, seed):
     return out
 
 
-@numba.njit(parallel=True, fastmath=True)
-def _mean_abs_error(edges, decay, means, at):
-    """The mean of |Y - at| where ``at`` is an edge."""
-    rows, pieces = edges.shape[0], edges.shape[1] - 1
-    out = np.empty(rows, np.float32)
-    for row in numba.prange(rows):
-        own, center = edges[row], at[row]
-        mass, moment = np.float32(0), np.float32(0)
-        for i in range(pieces):
-            width = own[i + 1] - own[i]
-            weight = width * decay[i]
-            mass += weight
-            moment += weight * abs((own[i] - center) + width * means[i])
-        out[row] = moment / mass
-    return out
-
-
-def _prepared(case: Case) -> tuple[np.ndarray, np.ndarray, int, float]:
-    """Sorted records between the bounds, exp(-cost) of each interval at its inner end, the center,
-    the decay over an interval.
-    """
-    edges = np.empty((case.rows, case.points + 2), np.float32)
-    edges[:, 0], edges[:, -1], edges[:, 1:-1] = case.lower, case.upper, case.sorted_data
-    slope = case.epsilon / 2 * (2 if case.relation == "add_remove" else 1)
-    center = (case.points + 1) // 2
-    steps = np.abs(np.arange(case.points + 2) - center)
-    return (
-        edges,
-        np.exp(-slope * np.minimum(steps[:-1], steps[1:])).astype(np.float32),
-        center,
-        slope,
-    )
-
-
 def single(from_raw: bool = False) -> Callable[[Case], Built]:
     """One draw from each row, from sorted records or from raw ones."""
 
     def build(case: Case) -> Built:
-        edges, decay, center, slope = _prepared(case)
+        edges, decay, center, slope = prepared(case)
 
         def run(turn: int) -> np.ndarray:
             if from_raw:
@@ -144,30 +110,11 @@ def single(from_raw: bool = False) -> Callable[[Case], Built]:
     return build
 
 
-def repeated(draws: int) -> Callable[[Case], Built]:
+def repeated(case: Case) -> Built:
     """Many draws from each row."""
-
-    def build(case: Case) -> Built:
-        edges, decay, center, slope = _prepared(case)
-
-        def run(turn: int) -> np.ndarray:
-            return _repeated(edges, decay, center, slope, draws, turn + 1).T
-
-        return Built(run, case.rows * draws)
-
-    return build
-
-
-def mean_abs_error(case: Case) -> Built:
-    """The mean absolute error of each row around its own median."""
-    edges, decay, center, slope = _prepared(case)
-    inner = 1 / slope - 1 / math.expm1(slope)  # the mean position from the inner end
-    means = np.where(np.arange(case.points + 1) < center, 1 - inner, inner).astype(np.float32)
-    at = np.array(edges[:, center])
+    edges, decay, center, slope = prepared(case)
 
     def run(turn: int) -> np.ndarray:
-        return _mean_abs_error(edges, decay, means, at)
+        return _repeated(edges, decay, center, slope, case.draws, turn + 1).T
 
-    distribution = case.distribution(jnp.asarray(case.sorted_data))
-    np.testing.assert_allclose(run(0), distribution.mean_abs_error(jnp.asarray(at)), rtol=1e-4)
-    return Built(run, case.rows)
+    return Built(run, case.rows * case.draws)

@@ -16,9 +16,11 @@ import importlib.util
 import pathlib
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+import harness
 from harness import Built, Case, Contestant, Worker
 
 CANDIDATES = 1000
@@ -34,9 +36,12 @@ def missing(package: str) -> str | None:
 # --- OpenDP ---
 
 
-def opendp_measurement(case: Case, candidates: np.ndarray):
-    """The measurement; its scale is in units of ranks, and scores are twice that (records below
-    minus records above).
+@functools.cache
+def _measurement(case: Case):
+    """The measurement for evenly spaced candidates; its scale is in units of ranks, and scores are
+    twice that (records below minus records above).
+
+    The search for the scale takes long, and asks only how many records a dataset has.
     """
     import opendp.prelude as dp
 
@@ -49,7 +54,7 @@ def opendp_measurement(case: Case, candidates: np.ndarray):
             domain,
             dp.symmetric_distance(),
             dp.max_divergence(),
-            candidates=candidates.tolist(),
+            candidates=_grid(case, CANDIDATES).tolist(),
             alpha=0.5,
             scale=scale,
         )
@@ -61,25 +66,9 @@ def _grid(case: Case, candidates: int) -> np.ndarray:
     return np.linspace(case.lower, case.upper, candidates)
 
 
-@functools.cache
-def _on_even_grid(case: Case, candidates: int):
-    return opendp_measurement(case, _grid(case, candidates))
-
-
-def on_even_grid(case: Case, candidates: int):
-    """The measurement for evenly spaced candidates: the search for the scale takes long, and asks
-    only how many records a dataset has, not how many datasets there are.
-    """
-    return _on_even_grid(replace(case, rows=1, seed=0), candidates)
-
-
-def _loop(case: Case, measurement) -> Built:
-    data = case.data.astype(np.float64)
+def opendp(case: Case) -> Built:
+    data, measurement = case.data.astype(np.float64), _measurement(replace(case, rows=1, seed=0))
     return Built(lambda turn: np.array([measurement(records) for records in data]), case.rows)
-
-
-def opendp(candidates: int):
-    return lambda case: _loop(case, on_even_grid(case, candidates))
 
 
 def opendp_probabilities(case: Case, ordered: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -91,19 +80,16 @@ def opendp_probabilities(case: Case, ordered: np.ndarray, grid: np.ndarray) -> n
     return permute_and_flip(scores, (2 if case.relation == "add_remove" else 4) / case.epsilon)
 
 
-def opendp_uniforms(candidates: int):
-    """Discrete, so that a step needs a random part."""
-
-    def uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
-        grid, columns = _grid(case, candidates), []
-        for records, values in zip(case.sorted_data.astype(np.float64), draws.T, strict=True):
-            edges = np.append(0.0, np.cumsum(opendp_probabilities(case, records, grid)))
-            index = np.searchsorted(grid, values)
-            mixed = np.random.default_rng(3).random(len(values))
-            columns.append(edges[index] + mixed * (edges[index + 1] - edges[index]))
-        return np.stack(columns, axis=1)
-
-    return uniforms
+@harness.uniform
+def by_opendp(case: Case, draws: np.ndarray) -> np.ndarray:
+    """The cdf on the even grid: discrete, so that a step needs a random part."""
+    grid, columns = _grid(case, CANDIDATES), []
+    for records, values in zip(case.sorted_data.astype(np.float64), draws.T, strict=True):
+        edges = np.append(0.0, np.cumsum(opendp_probabilities(case, records, grid)))
+        index = np.searchsorted(grid, values)
+        mixed = np.random.default_rng(3).random(len(values))
+        columns.append(edges[index] + mixed * (edges[index + 1] - edges[index]))
+    return np.stack(columns, axis=1)
 
 
 def permute_and_flip(scores: np.ndarray, scale: float) -> np.ndarray:
@@ -176,66 +162,45 @@ def tumult_python(given: str | None) -> str | None:
 # --- the distribution that diffprivlib and Tumult Core share ---
 
 
-def interval_uniforms(case: Case, draws: np.ndarray) -> np.ndarray:
-    """The cdf of the interval exponential mechanism: intervals by width * exp(-slope |i - n/2|),
-    uniform inside.
+def intervals(case: Case, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edges and probabilities of the interval exponential mechanism on one dataset: intervals by
+    width * exp(-slope |i - n/2|), uniform inside.
 
     The slope is epsilon/2 under swap (diffprivlib) and epsilon under add/remove, where n/2 moves as
     well (Tumult Core).
     """
     slope = case.epsilon / 2 * (2 if case.relation == "add_remove" else 1)
-    decay = np.exp(-slope * np.abs(np.arange(case.points + 1) - case.points / 2))
+    edges = np.concatenate([[case.lower], np.sort(records), [case.upper]])
+    away = np.abs(np.arange(case.points + 1) - case.points / 2)
+    weights = np.diff(edges) * np.exp(-slope * away)
+    return edges, weights / np.sum(weights)
+
+
+@harness.uniform
+def by_intervals(case: Case, draws: np.ndarray) -> np.ndarray:
     columns = []
-    for records, values in zip(case.sorted_data.astype(np.float64), draws.T, strict=True):
-        edges = np.concatenate([[case.lower], records, [case.upper]])
-        sums = np.concatenate([[0.0], np.cumsum(np.diff(edges) * decay)])
-        columns.append(np.interp(values, edges, sums / sums[-1]))
+    for records, values in zip(case.data.astype(np.float64), draws.T, strict=True):
+        edges, probabilities = intervals(case, records)
+        columns.append(np.interp(values, edges, np.append(0.0, np.cumsum(probabilities))))
     return np.stack(columns, axis=1)
 
 
-def field(
-    relation: str,
-    rows: int,
-    tumult: Tumult | None,
-    bars: dict[str, tuple[float, float]],
-    check_draws: int,
-) -> list[Contestant]:
+def field(relation: str, rows: int, check_draws: int, tumult: Tumult | None) -> list[Contestant]:
     """The peers whose own relation this is."""
-    common = {"timed_rows": rows, "check_draws": check_draws}
-    peers = [
+    common: dict[str, Any] = {"timed_rows": rows, "check_draws": check_draws}
+    found = [
         Contestant(
             "loop over OpenDP",
-            relation,
-            opendp(CANDIDATES),
-            opendp_uniforms(CANDIDATES),
-            *bars.get("OpenDP", (None, None)),
-            note=f"{CANDIDATES} public candidates, evenly spaced between the bounds",
+            opendp,
+            by_opendp,
+            bar=200,
+            reach=1000,
             missing=missing("opendp"),
             **common,
         )
     ]
     if relation == "swap":
-        peers.append(
-            Contestant(
-                "loop over diffprivlib",
-                relation,
-                diffprivlib,
-                interval_uniforms,
-                *bars.get("diffprivlib", (None, None)),
-                missing=missing("diffprivlib"),
-                **common,
-            )
-        )
-    else:
-        peers.append(
-            Contestant(
-                "loop over Tumult Core",
-                relation,
-                tumult.draws if tumult else lambda case: None,
-                interval_uniforms,
-                note="in a Python of its own, by its own clock",
-                missing=None if tumult else "not installed",
-                **common,
-            )
-        )
-    return peers
+        common |= {"bar": 100, "reach": 1000, "missing": missing("diffprivlib")}
+        return [*found, Contestant("loop over diffprivlib", diffprivlib, by_intervals, **common)]
+    draws, common["missing"] = (tumult.draws, None) if tumult else (diffprivlib, "not installed")
+    return [*found, Contestant("loop over Tumult Core", draws, by_intervals, **common)]

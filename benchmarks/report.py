@@ -23,30 +23,13 @@ import tempfile
 import time
 
 import figures
+import harness
 import tables
 
 HERE = pathlib.Path(__file__).parent
-BENCHMARKS = (
-    "single_draws",
-    "repeated_draws",
-    "from_raw",
-    "one_jit",
-    "memory",
-    "devices",
-    "accuracy",
-    "scaling",
-    "releases",
-    "tables_of_people",
-    "engines",
-    "metric_privacy",
-    "import_time",
-    "accelerator",
-    "counted",
-)
+BENCHMARKS = "draws", "accuracy", "tables_of_people", "metric_privacy", "counted"
 EXPERIMENTS = (
-    "approximations",
     "laplace_against_steps",
-    "loose_bounds",
     "many_quantiles",
     "metric_budgets",
     "optimality",
@@ -55,35 +38,31 @@ EXPERIMENTS = (
     "several_quantiles",
     "subsampling",
     "synthetic_medians",
-    "tied_data",
     "triangle_counts",
     "vertebral_columns",
 )
 # Experiments are short and run whole in a quick report too, all but these.
 LONG = ("many_quantiles", "metric_budgets", "optimality", "selection", "several_quantiles")
-WITH_TUMULT = ("from_raw", "accuracy")
-SKIPPED = 77  # the exit status of a script that cannot run here and says why, as in Automake
 
 
 def run(name: str, folder: pathlib.Path, args: argparse.Namespace) -> tuple[str, list[str]]:
     """Run one script in its own process; return what it printed, and its row of the summary."""
-    place, flag = (HERE / "experiments", "--json") if name in EXPERIMENTS else (HERE, "--out")
+    place = HERE / "experiments" if name in EXPERIMENTS else HERE
     quick = args.quick and (name in BENCHMARKS or name in LONG)
-    command = [
-        sys.executable,
-        str(place / f"{name}.py"),
-        flag,
-        str(folder / f"{name}.json"),
-        *["--quick"] * quick,
-    ]
-    if args.tumult_python and name in WITH_TUMULT:
+    script, document = str(place / f"{name}.py"), str(folder / f"{name}.json")
+    command = [sys.executable, script, "--out", document, *["--quick"] * quick]
+    if args.tumult_python and name == "draws":
         command += ["--tumult-python", args.tumult_python]
     start = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True)
     seconds = time.perf_counter() - start
     status = "ran"
     if done.returncode:
-        word = "skipped" if done.returncode == SKIPPED else f"failed, exit status {done.returncode}"
+        word = (
+            "skipped"
+            if done.returncode == harness.SKIPPED
+            else f"failed, exit status {done.returncode}"
+        )
         status = f"{word}: {reason(done.stderr)}"
     print(done.stderr, end="", file=sys.stderr, flush=True)
     return done.stdout.rstrip(), [name, "quick" if quick else "whole", f"{seconds:.0f}", status]
@@ -119,8 +98,8 @@ def main() -> int:
     )
     args = parser.parse_args()
     if args.document:
-        found = [json.loads(pathlib.Path(name).read_text()) for name in args.document]
-        figures.write({document["benchmark"]: document for document in found}, BENCHMARKS)
+        documents = (json.loads(pathlib.Path(name).read_text()) for name in args.document)
+        figures.write(documents, BENCHMARKS)
         return 0
     lines = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -137,7 +116,7 @@ def main() -> int:
                 for name, *_, status in lines
                 if name in BENCHMARKS and status == "ran"
             ]
-            figures.write({path.stem: json.loads(path.read_text()) for path in ran}, BENCHMARKS)
+            figures.write((json.loads(path.read_text()) for path in ran), BENCHMARKS)
     print("## Summary\n\n" + tables.markdown(("script", "mode", "seconds", "status"), lines))
     return int(any(status.startswith("failed") for *_, status in lines))
 

@@ -4,55 +4,44 @@ from collections.abc import Sequence
 from typing import Any
 
 UNITS = ((1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
-HEAD = (
-    "question",
-    "contestant",
-    "relation",
-    "shape",
-    "median",
-    "compile",
-    "ratio (quartiles)",
-    "against",
-    "bar",
-    "met",
-)
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table of these cells."""
     widths = [max(len(line[i]) for line in (head, *lines)) for i in range(len(head))]
-    rules = ["-" * width for width in widths]
-    return "\n".join(
-        "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in (head, rules, *lines)
-    )
+    whole = [head, ["-" * width for width in widths], *lines]
+    padded = [
+        [cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in whole
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in padded)
 
 
-def of_rows(rows: Sequence[dict[str, Any]], judge: bool = True) -> str:
-    """The table of rows as ``harness.row`` makes them; bars are not judged where ``judge`` is
-    false, as in quick runs.
+def of_rows(rows: Sequence[dict[str, Any]], judge: bool = True, leave_out: str = "") -> str:
+    """The table of rows as ``harness.row`` makes them, with the columns that have something in
+    them; bars are not judged where ``judge`` is false, as in quick runs.
     """
-    return markdown(HEAD, [cells(line, judge) for line in rows])
+    found = [cells(line, judge) for line in rows]
+    head = [name for name in found[0] if name != leave_out and any(line[name] for line in found)]
+    return markdown(head, [[line[name] for name in head] for line in found])
 
 
-def cells(line: dict[str, Any], judge: bool) -> list[str]:
+def cells(line: dict[str, Any], judge: bool) -> dict[str, str]:
     ratio, quartiles = line.get("ratio"), line.get("ratio_spread")
     shown = "" if ratio is None else f"{ratio:.3g}"
     if quartiles:
         shown += f" ({quartiles['first_quartile']:.3g}-{quartiles['third_quartile']:.3g})"
-    value = (
-        number(line.get("value"), line.get("unit"))
-        if line["status"] == "measured"
-        else line["status"]
-    )
-    compiled = number(line.get("compile_seconds"), "s")
-    against, where = (
-        line.get("reference") or "",
-        [line[name] for name in ("question", "contestant", "relation", "shape")],
-    )
-    return [*where, value, compiled, shown, against, bar(line), met(line, judge)]
+    measured = line["status"] == "measured"
+    return {
+        **{name: line[name] for name in ("question", "contestant", "relation", "shape")},
+        "median": number(line.get("value"), line.get("unit")) if measured else line["status"],
+        "a call in a queue of ten": number(line.get("queued"), "s"),
+        "one call alone": number(line.get("alone"), "s"),
+        "compile": number(line.get("compile_seconds"), "s"),
+        "ratio (quartiles)": shown,
+        "against": line.get("reference") or "",
+        "bar": bar(line),
+        "met": met(line, judge),
+    }
 
 
 def number(value: float | None, unit: str | None) -> str:
@@ -78,8 +67,7 @@ def met(line: dict[str, Any], judge: bool) -> str:
         return ""
     if not judge:
         return "not judged"
-    reach = line.get("reach") or {}
-    ratio = line["ratio"]
+    reach, ratio = line.get("reach") or {}, line["ratio"]
     reached = ("at_least" in reach and ratio >= reach["at_least"]) or (
         "at_most" in reach and ratio <= reach["at_most"]
     )

@@ -24,7 +24,7 @@ def test_a_wrong_contestant_is_never_timed_and_ends_the_program(monkeypatch, tmp
             timed.append(case)
         return harness.Built(lambda turn: np.median(case.data, axis=1), case.rows)
 
-    wrong = harness.Contestant("the median", "swap", at_the_median, harness.distribution_uniforms)
+    wrong = harness.Contestant("the median", at_the_median, harness.by_cdf)
     rows, checks = harness.contest(
         "draws", [wrong], harness.Case(8, 101, "swap"), checked, 1, "median"
     )

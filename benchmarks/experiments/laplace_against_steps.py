@@ -1,7 +1,7 @@
 """What the Laplace slopes are worth: piecewise Laplace against inverse sensitivity, on even spacing
 and on real columns.
 
-python benchmarks/experiments/laplace_against_steps.py [--json FILE] [--png FILE]
+python benchmarks/experiments/laplace_against_steps.py [--out FILE] [--png FILE]
 
 Mean absolute errors of a private median, closed forms and no draws, and the ratio inverse
 sensitivity / piecewise Laplace. On evenly spaced records under swap it is (epsilon/4)
@@ -13,11 +13,9 @@ another target and of slopes together.
 """
 
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -111,43 +109,8 @@ def rows(data: list[Column], epsilons: tuple[float, ...] = EPSILONS) -> list[dic
     return found
 
 
-def draw(found: list[dict[str, Any]], path: str) -> None:
-    plt = output.pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), constrained_layout=True, sharey=True)
-    sweep = np.geomspace(min(EPSILONS), max(EPSILONS), 200)
-    axes[0].semilogx(sweep, sweep / 4 / np.tanh(sweep / 4), "k-", label="(eps/4) coth(eps/4)")
-    for name in dict.fromkeys(row["data"] for row in found):
-        here = [row for row in found if row["data"] == name]
-        for axis, ratio in zip(axes, ("ratio", "Duff/PLM midpoint"), strict=True):
-            axis.semilogx(
-                [row["epsilon"] for row in here],
-                [row[ratio] for row in here],
-                "--o",
-                markersize=3,
-                label=name,
-            )
-    axes[0].set(
-        title="swap", xlabel="epsilon", ylabel="error of inverse sensitivity / piecewise Laplace"
-    )
-    axes[1].set(title="add/remove: Duff / piecewise Laplace on the midpoint", xlabel="epsilon")
-    axes[0].legend(fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv)
-    jax.config.update("jax_enable_x64", True)
-    found = rows(columns(output.data_folder()))
-    output.print_table(found)
-    output.save(
-        found,
-        arguments,
-        {"experiment": "laplace_against_steps", "statistic": "median", "seed": None},
-    )
-    if arguments.png:
-        draw(found, arguments.png)
-
+PLOTTED = "ratio", "even spacing", "Duff/PLM midpoint"
+PLOT = output.panels(("data",), "epsilon", PLOTTED, "error over that of PLM")
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    output.run(lambda: rows(columns(output.data_folder())), PLOT)

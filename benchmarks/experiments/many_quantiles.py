@@ -1,7 +1,7 @@
 """Many private quantiles: rank errors of joint draws, the recursion, one draw for each level and
 SliceQuantiles, under add/remove at epsilon = 1.
 
-python benchmarks/experiments/many_quantiles.py [--quick] [--json FILE] [--png FILE]
+python benchmarks/experiments/many_quantiles.py [--quick] [--out FILE] [--png FILE]
 
 The levels are k/(m + 1). One dataset of n standard normal draws for each n, with the bounds -20 and
 20: "dense" as drawn, "tied" rounded to a grid of 10,001 numbers. The rank error of y for the level
@@ -25,8 +25,6 @@ value themselves: of tied data they get records that are spread evenly at random
 of the grid, which needs no secret, and their draws are rounded.
 """
 
-import pathlib
-import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -36,25 +34,15 @@ import numpy as np
 
 import dpjax
 import output
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 import several_quantiles
 import slice_quantiles
 
 EPSILON, BOUNDS, STEP, RATIO, DRAWS, SEED = 1.0, (-20.0, 20.0), Fraction(1, 250), 1e6, 30, 2026
 SIZES, COUNTS = (1000, 10_000, 100_000), (9, 31, 63, 127, 255)
 ASSUMED = (31, 150_000)  # where the gap assumption of SliceQuantiles holds for 31 levels as well
-QUICK = ((9, 12_000),)
+CASES = [*((m, n) for m in COUNTS for n in SIZES if n >= 20 * m / EPSILON), ASSUMED]
+QUICK = [(9, 12_000)]
 JOINT_WORK = 2 * 10**8  # the most m^2 n
-
-
-def cases(quick: bool) -> list[tuple[int, int]]:
-    """The pairs of m and n."""
-    return (
-        list(QUICK)
-        if quick
-        else [*((m, n) for m in COUNTS for n in SIZES if n >= 20 * m / EPSILON), ASSUMED]
-    )
 
 
 def population(n: int, tied: bool) -> np.ndarray:
@@ -170,51 +158,19 @@ def rows_of(m: int, n: int, tied: bool, draws: int = DRAWS) -> list[dict[str, An
     return rows
 
 
-def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
-    """Print the table."""
-    arguments = output.parse(__doc__, argv, quick="one case, dense and tied")
-    jax.config.update("jax_enable_x64", True)
-    rows = [
-        row
-        for m, n in cases(arguments.quick)
-        for tied in (False, True)
-        for row in rows_of(m, n, tied)
-    ]
-    output.print_table(rows)
-    output.save(
-        rows,
-        arguments,
-        {
-            "experiment": "many_quantiles",
-            "epsilon": EPSILON,
-            "draws": DRAWS,
-            "ratio": RATIO,
-            "seed": SEED,
-        },
-    )
-    if arguments.png:
-        _plot(rows, arguments.png)
-    return rows
+def rows(cases: list[tuple[int, int]] = CASES) -> list[dict[str, Any]]:
+    return [row for m, n in cases for tied in (False, True) for row in rows_of(m, n, tied)]
 
 
-def _plot(rows: list[dict[str, Any]], path: str) -> None:
-    figure, axes = output.pyplot().subplots()
-    for name in CONTESTANTS:
-        shown = [row for row in rows if row["contestant"] == name and row["data"] == "dense"]
-        axes.loglog(
-            [row["n"] / row["m"] for row in shown],
-            [row["largest"] for row in shown],
-            "o",
-            label=name,
-        )
-    axes.set(
-        xlabel="records for each quantile",
-        ylabel="mean of the largest rank error",
-        title="Normal records, epsilon 1",
-    )
-    axes.legend()
-    figure.savefig(path, dpi=150)
+def plot(figure: Any, found: list[dict[str, Any]]) -> None:
+    """The largest rank errors of all contestants in one row for each case."""
+    wide: dict[tuple, dict[str, Any]] = {}
+    for row in found:
+        where = {name: row[name] for name in ("data", "m", "n")}
+        wide.setdefault(tuple(where.values()), where)[row["contestant"]] = row["largest"]
+    draw = output.panels(("data", "m"), "n", CONTESTANTS, "mean of the largest rank error")
+    draw(figure, list(wide.values()))
 
 
 if __name__ == "__main__":
-    main()
+    output.run(rows, plot, quick={"cases": QUICK})

@@ -1,7 +1,7 @@
 """Noise fitted to a metric, after Figures 2 to 5 of Kamalaruban et al. (2020): how much less of it
 than under plain privacy?
 
-python benchmarks/experiments/metric_budgets.py [--json FILE] [--png FILE]
+python benchmarks/experiments/metric_budgets.py [--out FILE] [--png FILE]
 
 The improvement factor of K linear queries is the geometric mean, over them, of the noise scale that
 epsilon-DP asks for, at epsilon the smallest budget of the universe, over the scale that the metric
@@ -31,10 +31,8 @@ is left out where DPJAX_DATA names no folder of tables.
 
 import csv
 import os
-import sys
 from typing import Any, Literal
 
-import jax
 import numpy as np
 
 import output
@@ -59,8 +57,8 @@ THRESHOLDS = (2.0, 4.0, 8.0, 16.0)
 LEVELS = np.linspace(0, 1, 21)
 
 
-def rows(queries: int, matrices: int) -> list[dict[str, Any]]:
-    """Figures 2, 4 and 5."""
+def rows(queries: int = QUERIES, matrices: int = MATRICES) -> list[dict[str, Any]]:
+    """Figures 2, 4 and 5, and Figure 3 where there are tables."""
     rng = np.random.default_rng(SEED)
     metrics = [from_points(points, epsilon=1.0) for points in random_points(UNIVERSES, rng)]
     single = random_queries("real", (queries, UNIVERSES, POINTS), rng)
@@ -71,7 +69,11 @@ def rows(queries: int, matrices: int) -> list[dict[str, Any]]:
             found.append(
                 {"figure": figure, "queries": kind, "K": count, **matrix_cells(metrics, values)}
             )
-    return found + threshold_rows(metrics, single)
+    found += threshold_rows(metrics, single)
+    if os.environ.get("DPJAX_DATA"):
+        return found + city_rows(output.data_folder(), queries)
+    print("Figure 3 is left out: DPJAX_DATA does not name the folder of real tables.")
+    return found
 
 
 def random_points(universes: int, rng: np.random.Generator) -> np.ndarray:
@@ -280,19 +282,6 @@ def distribution(factors: np.ndarray) -> dict[str, Any]:
     return {"mean": float(factors.mean()), **cells, "quantiles": quantiles.tolist()}
 
 
-def print_tables(found: list[dict[str, Any]]) -> None:
-    """A table for each figure."""
-    for figures in (("2b",), ("2c", "2d"), ("3",), ("4, 5",)):
-        here = [
-            {name: shown(cell) for name, cell in row.items() if name != "quantiles"}
-            for row in found
-            if row["figure"] in figures
-        ]
-        if here:
-            output.print_table(here)
-            print()
-
-
 def shown(cell: Any) -> Any:
     return (
         f"{cell['mean']:.2f} ({cell['lowest']:.2f} to {cell['highest']:.2f})"
@@ -301,107 +290,40 @@ def shown(cell: Any) -> Any:
     )
 
 
-def draw(found: list[dict[str, Any]], path: str) -> None:
-    plt = output.pyplot()
-    figure, axes = plt.subplots(2, 3, figsize=(15, 8.5), constrained_layout=True)
-    of = {
-        name: [row for row in found if row["figure"] == name]
-        for name in ("2b", "2c", "2d", "3", "4, 5")
-    }
-    axis = axes[0, 0]
-    axis.errorbar(
-        [row["closest"] for row in of["2b"]],
-        [row["median"] for row in of["2b"]],
-        np.abs([[row["median"] - row[end] for row in of["2b"]] for end in ("5 %", "95 %")]),
-        fmt="o",
-        capsize=2,
-    )
-    axis.set(
-        title="2b: one query, each universe (5 to 95 %)",
-        xlabel="distance of its closest pair",
-        ylabel="improvement factor",
-    )
-    axis.set(yscale="log")
-    axis.set_yticks([1, 2, 4, 8, 16], labels=["1", "2", "4", "8", "16"])
-    axis.set_yticks([], minor=True)
-    for axis, name in ((axes[0, 1], "2c"), (axes[0, 2], "2d")):
-        counts = [row["K"] for row in of[name]]
-        for strategy in STRATEGIES:
-            cells = [row[strategy] for row in of[name]]
-            (line,) = axis.plot(counts, [cell["mean"] for cell in cells], "o-", label=strategy)
-            axis.fill_between(
-                counts,
-                [cell["lowest"] for cell in cells],
-                [cell["highest"] for cell in cells],
-                color=line.get_color(),
-                alpha=0.08,
-            )
-        axis.set(
-            title=f"{name}: {of[name][0]['queries']} queries (mean, range of universes)",
-            xlabel="K",
-            ylabel="improvement factor",
-        )
-        axis.legend()
-    axis = axes[1, 0]
-    for row in of["3"]:
-        axis.semilogx(
-            row["quantiles"],
-            LEVELS,
-            "--" if row["unit"] == "km" else "-",
-            label=f"{row['list']}, {row['unit']}",
-        )
-    axis.set(title="3: one query on cities", xlabel="improvement factor", ylabel="share of queries")
-    if of["3"]:
-        axis.legend()
-    for policy, style in (("Blowfish", "o-"), ("smooth", "s--")):
-        errors = [row["RMSE"] for row in of["4, 5"] if row["policy"] == policy]
-        means = np.array([error["mean"] for error in errors])
-        reach = [
-            [error["mean"] - error["lowest"], error["highest"] - error["mean"]] for error in errors
-        ]
-        axes[1, 1].errorbar(
-            THRESHOLDS, means, np.transpose(reach), fmt=style, capsize=2, label=policy
-        )
-    for row in of["4, 5"]:
-        style, color = (
-            "-" if row["policy"] == "Blowfish" else "--",
-            f"C{THRESHOLDS.index(row['T'])}",
-        )
-        label = f"{row['policy']}, T = {row['T']:g}"
-        axes[1, 2].semilogx(
-            row["quantiles"], LEVELS[: len(row["quantiles"])], style, color=color, label=label
-        )
-    axes[1, 1].set(
-        title="4: mean error, epsilon = 1 (range of universes)", xlabel="threshold T", ylabel="RMSE"
-    )
-    axes[1, 1].legend()
-    axes[1, 2].set(
-        title="5: one query with noise", xlabel="improvement factor", ylabel="share of queries"
-    )
-    axes[1, 2].legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+def tables(found: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """A table for each figure."""
+    groups = ("2b",), ("2c", "2d"), ("3",), ("4, 5",)
+    here = [[row for row in found if row["figure"] in figures] for figures in groups]
+    return [
+        [{name: shown(cell) for name, cell in row.items()} for row in rows] for rows in here if rows
+    ]
 
 
-def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv, quick="fewer queries and matrices")
-    jax.config.update("jax_enable_x64", True)
-    queries, matrices = (QUICK_QUERIES, QUICK_MATRICES) if arguments.quick else (QUERIES, MATRICES)
-    found = rows(queries, matrices)
-    if os.environ.get("DPJAX_DATA"):
-        found += city_rows(output.data_folder(), queries)
-    else:
-        print("Figure 3 is left out: DPJAX_DATA does not name the folder of real tables.")
-    print_tables(found)
-    sizes = {"universes": UNIVERSES, "queries": queries, "matrices": matrices, "counts": COUNTS}
-    output.save(
-        found,
-        arguments,
-        {"experiment": "metric_budgets", "points": POINTS, "side": SIDE, "seed": SEED, **sizes},
-    )
-    if arguments.png:
-        draw(found, arguments.png)
+def plot(figure: Any, found: list[dict[str, Any]]) -> None:
+    """Factors by strategy, errors by threshold, and distributions of the factors of one query."""
+    figure.set_size_inches(15, 9)
+    means = [
+        {**row, row.get("policy", ""): row.get("RMSE")} for row in output.of_cells(found, "mean")
+    ]
+    for place, (name, x, names) in enumerate(
+        (
+            ("2b", "closest", ("median", "5 %", "95 %")),
+            ("2c", "K", STRATEGIES),
+            ("2d", "K", STRATEGIES),
+            ("4, 5", "T", ("Blowfish", "smooth")),
+        ),
+        1,
+    ):
+        here = [row for row in means if row["figure"] == name]
+        output.lines(figure.add_subplot(2, 3, place), here, x, names, title=name, xscale="linear")
+    for place, name, labels in ((5, "3", ("list", "unit")), (6, "4, 5", ("policy", "T"))):
+        axis = figure.add_subplot(2, 3, place)
+        axis.set(title=f"{name}: one query", xlabel="improvement factor", ylabel="share of queries")
+        for row in (row for row in found if row["figure"] == name and row["quantiles"]):
+            label = ", ".join(str(row[part]) for part in labels)
+            axis.semilogx(row["quantiles"], LEVELS, label=label)
+        axis.legend(fontsize=7)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    output.run(rows, plot, {"queries": QUICK_QUERIES, "matrices": QUICK_MATRICES}, tables)

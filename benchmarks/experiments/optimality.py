@@ -1,7 +1,7 @@
 """How far mechanisms are from what no mechanism can beat, dataset by dataset, and what Duff's
 bounds promise.
 
-python benchmarks/experiments/optimality.py [--json FILE] [--png FILE] [--quick]
+python benchmarks/experiments/optimality.py [--out FILE] [--png FILE] [--quick]
 
 Needs no tables. 1000 datasets of each kind at once: the exact expected error of each mechanism,
 divided by the lower bound of the dataset (``dpjax.bounds.local_modulus``), mean over the datasets.
@@ -27,9 +27,24 @@ changes away.
 greedy changes reach, ``duff`` and PLM on the radii of the profile. Rows with a "failure": the error
 that Duff passes with that probability (mean over the datasets), its bound by Equation 3 at the best
 constant C, and Equation 4, the error that the Cauchy noise as published passes.
+
+The last table has the approximations of Durfee (2025), Section 5, on 1001 quantiles of N(0, 1):
+
+    levels          the smallest k for which profile.truncate(k) has an error at most 1 % larger
+    k eps / log     that k in units of log(range / gap) / epsilon, where the gap is the one next to
+                    the median
+    at 1/eps        the error at k = 1/epsilon, rounded up, over that of the whole profile, and at
+                    ten times that
+    R = A           of radii R_l = A_{l-1}, the largest local sensitivity within l-1 changes
+                    (``from_local_sensitivity``); as printed: R_l = A_l, Corollary 5.1
+
+Beyond level k there is one piece, from there to the bound: its weight is about range * exp(-epsilon
+k / 2), and a draw from it is off by about the range. That is nothing beside a gap only from k = 4
+log(range/gap) / epsilon on. The paper's k = O(1/epsilon) hides the logarithm.
 """
 
-import sys
+import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -208,8 +223,61 @@ def tails(
     return {name: float(jnp.mean(column)) for name, column in means.items()}
 
 
+def approximations() -> list[dict[str, Any]]:
+    """One row for each relation, bound and epsilon."""
+    normal = statistics.NormalDist()
+    records = np.array([normal.inv_cdf((i + 0.5) / 1001) for i in range(1001)])
+    gap = records[501] - records[500]
+    rates: tuple[float, ...] = (0.5, 1.0, 2.0)
+    found = []
+    for neighbors in ("swap", "add_remove"):
+        for bound in (10.0, 1e6):
+            known: Any = {"lower": -bound, "upper": bound, "neighbors": neighbors}
+            profile = dpjax.median(records, definition="lower", **known)
+            near = dpjax.local_sensitivity(records, definition="lower", **known).at_distance
+            radii = [
+                dpjax.from_local_sensitivity(profile.value, each, **known)
+                for each in (near, near[1:])
+            ]
+            for epsilon in rates:
+                exact = error(profile, epsilon)
+                cut = error(of_levels(profile, bound), epsilon) / exact
+                levels = int(np.argmax(cut <= 1.01))
+                where = {"neighbors": neighbors, "bounds": bound, "epsilon": epsilon}
+                found.append(
+                    where
+                    | {
+                        "levels": levels,
+                        "k eps / log": levels * epsilon / math.log(2 * bound / gap),
+                        "at 1/eps": float(cut[math.ceil(1 / epsilon)]),
+                        "at 10/eps": float(cut[math.ceil(10 / epsilon)]),
+                        "R = A": float(error(radii[0], epsilon) / exact),
+                        "as printed": float(error(radii[1], epsilon) / exact),
+                    }
+                )
+    return found
+
+
+def error(profile: dpjax.SensitivityProfile, epsilon: float) -> np.ndarray:
+    return np.asarray(dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value))
+
+
+def of_levels(profile: dpjax.SensitivityProfile, bound: float) -> dpjax.SensitivityProfile:
+    """The profile cut at k = 0, 1, 2, ... levels, a batch: what lies further out is at the bound,
+    as ``truncate`` puts it.
+    """
+    kept = jnp.arange(profile.upper.size)[:, None] >= jnp.arange(profile.upper.size)
+    below = kept[: profile.lower.size, : profile.lower.size]
+    size = min(len(kept), len(below))
+    return from_sides(
+        jnp.where(kept, profile.upper, bound)[:size],
+        jnp.where(below, profile.lower, -bound)[:size],
+        neighbors=profile.neighbors,
+    )
+
+
 def rows(datasets: int = DATASETS, epsilons: tuple[float, ...] = EPSILONS) -> list[dict[str, Any]]:
-    """The rows of both tables."""
+    """The rows of all tables."""
     data, adjacency = families(datasets), graph()
     found = [
         {"data": name, "epsilon": e, **ratios(*family, e)}
@@ -218,55 +286,27 @@ def rows(datasets: int = DATASETS, epsilons: tuple[float, ...] = EPSILONS) -> li
     ]
     found += [{"data": "triangles", "epsilon": e, **triangles(adjacency, e)} for e in epsilons]
     family = data["normal"]
-    return found + [
+    found += [
         {"data": "normal", "epsilon": 1.0, "failure": eta, **tails(*family, 1.0, eta)}
         for eta in FAILURES
     ]
+    return found + approximations()
 
 
-def draw(found: list[dict[str, Any]], path: str) -> None:
-    plt = output.pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), constrained_layout=True)
-    here = [row for row in found if row["data"] == "normal" and "failure" not in row]
-    for name in (name for name in here[-1] if name not in ("data", "epsilon", "bound")):
-        style = "--o" if name.startswith("(") else "-o"
-        axes[0].loglog(
-            [row["epsilon"] for row in here],
-            [row.get(name, np.nan) for row in here],
-            style,
-            markersize=3,
-            label=name,
-        )
-    axes[0].set(title="normal data", xlabel="epsilon", ylabel="expected error / lower bound")
-    axes[0].legend(fontsize=7)
-    here = [row for row in found if "failure" in row]
-    for name in ("exact", "Equation 3", "Equation 4"):
-        axes[1].loglog(
-            [row["failure"] for row in here],
-            [row[name] for row in here],
-            "-o",
-            markersize=3,
-            label=name,
-        )
-    axes[1].set(
-        title="Duff at epsilon 1",
-        xlabel="failure",
-        ylabel="error that is passed with this probability",
-    )
-    axes[1].legend()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+def tables(found: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Errors over lower bounds, those passed with a probability, and approximations."""
+    kinds = ["levels" if "levels" in row else "failure" in row for row in found]
+    return [
+        [row for row, kind in zip(found, kinds, strict=True) if kind == wanted]
+        for wanted in (False, True, "levels")
+    ]
 
 
-def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv, quick=f"{QUICK_DATASETS} datasets of each kind")
-    jax.config.update("jax_enable_x64", True)
-    found = rows(QUICK_DATASETS if arguments.quick else DATASETS)
-    output.print_table(found)
-    output.save(found, arguments, {"experiment": "optimality", "delta": DELTA, "seed": SEED})
-    if arguments.png:
-        draw(found, arguments.png)
+def plot(figure: Any, found: list[dict[str, Any]]) -> None:
+    names = [name for name in found[0] if name not in ("data", "epsilon", "bound")]
+    draw = output.panels(("data",), "epsilon", names, "expected error / lower bound")
+    draw(figure, tables(found)[0])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    output.run(rows, plot, quick={"datasets": QUICK_DATASETS}, shown=tables)

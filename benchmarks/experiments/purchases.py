@@ -1,7 +1,7 @@
 """Total spending and distinct customers of a music shop, private for whole persons, without a bound
 on what one person spends.
 
-python benchmarks/experiments/purchases.py [--json FILE] [--png FILE]
+python benchmarks/experiments/purchases.py [--out FILE] [--png FILE]
 
 69,659 purchases of 23,570 customers (CDNOW, 1997 and 1998); neighbors differ by one person with
 all purchases. Columns are mean absolute errors as a share of the true value, closed forms and no
@@ -26,7 +26,7 @@ right answer there, and the shifted mechanism pays for its caution.
 """
 
 import functools
-import sys
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -100,13 +100,18 @@ def shifted(down: dpjax.DownSensitivity, taus: tuple[int, ...]) -> dpjax.Sensiti
     and level.
     """
 
-    def stack(*sides: jax.Array) -> jax.Array:
-        longest = max(side.shape[-1] for side in sides)
-        return jnp.stack(
-            [jnp.pad(side, (0, longest - side.shape[-1]), mode="edge") for side in sides]
-        )
+    profiles = [down.shift(tau) for tau in taus]
+    before = max(profile.center for profile in profiles)
+    after = max(profile.values.size - profile.center for profile in profiles)
 
-    return jax.tree.map(stack, *(down.shift(tau) for tau in taus))
+    def of_one_length(profile: dpjax.SensitivityProfile) -> dpjax.SensitivityProfile:
+        more = before - profile.center, after - (profile.values.size - profile.center)
+        values, levels = (
+            jnp.pad(row, more, mode="edge") for row in (profile.values, profile.levels)
+        )
+        return replace(profile, values=values, levels=levels, center=before)
+
+    return jax.tree.map(lambda *rows: jnp.stack(rows), *map(of_one_length, profiles))
 
 
 def error(
@@ -149,32 +154,6 @@ def best_clip(contributions: np.ndarray, epsilon: float) -> tuple[float, float, 
     )
 
 
-def draw(found: list[dict[str, Any]], path: str) -> None:
-    plt = output.pyplot()
-    figure, axes = plt.subplots(1, len(QUESTIONS), figsize=(11, 4.5), constrained_layout=True)
-    for axis, question in zip(axes, QUESTIONS, strict=True):
-        here = [row for row in found if row["question"] == question]
-        styles = {
-            "interpolated": "-o",
-            "step": "--",
-            "at best tau": ":",
-            "clipped": "-s",
-            "clipped, tenfold": "-.",
-        }
-        for name, style in styles.items():
-            axis.loglog(
-                [row["epsilon"] for row in here], [row[name] for row in here], style, label=name
-            )
-        axis.set(
-            title=f"{question}, private for persons",
-            xlabel="epsilon",
-            ylabel="mean |error| / true value",
-        )
-    axes[0].legend()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
 def load(folder: Any) -> tuple[np.ndarray, np.ndarray]:
     """Dollars and customers, one purchase a row."""
     table = np.genfromtxt(
@@ -183,19 +162,8 @@ def load(folder: Any) -> tuple[np.ndarray, np.ndarray]:
     return table[:, 3].astype(float), table[:, 0].astype(np.int64)
 
 
-def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv)
-    jax.config.update("jax_enable_x64", True)
-    found = rows(*load(output.data_folder()))
-    output.print_table(found)
-    output.save(
-        found,
-        arguments,
-        {"experiment": "purchases", "neighbors": "add_remove", "unit": "person", "taus": TAUS},
-    )
-    if arguments.png:
-        draw(found, arguments.png)
-
+PLOTTED = "interpolated", "step", "at best tau", "clipped", "clipped, tenfold"
+PLOT = output.panels(("question",), "epsilon", PLOTTED, "mean |error| / true value")
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    output.run(lambda: rows(*load(output.data_folder())), PLOT)

@@ -1,7 +1,7 @@
 """Selection with queries of low sensitivity and without: exact expected excess losses against the
 number of candidates.
 
-python benchmarks/experiments/selection.py [--json FILE] [--png FILE]
+python benchmarks/experiments/selection.py [--out FILE] [--png FILE]
 
 Four mechanisms draw one of k candidates whose losses have sensitivity 1. A number is the expected
 loss of the candidate drawn above the smallest loss, from exact probabilities and no draws, at the
@@ -27,7 +27,6 @@ The last columns are the bounds that hold for every vector of losses. Permute an
 """
 
 import math
-import sys
 from functools import partial
 from typing import Any
 
@@ -58,7 +57,7 @@ FAMILIES = {
 }
 
 
-def rows(sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+def rows(sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:
     """One row for each comparison, family and number of candidates."""
     found = []
     for size in sizes:
@@ -130,54 +129,7 @@ def excesses(scales: jax.Array, losses: jax.Array, budget: jax.Array, name: str)
     return jax.lax.map(excess, scales, batch_size=min(SCALES, max(1, 2**16 // losses.size)))
 
 
-def draw(found: list[dict[str, Any]], path: str) -> None:
-    plt = output.pyplot()
-    shape = len(COMPARISONS), len(FAMILIES)
-    figure, axes = plt.subplots(
-        *shape, figsize=(13, 8), constrained_layout=True, sharex=True, sharey="row"
-    )
-    styles = {
-        "exponential": "k-o",
-        "permute and flip": "-s",
-        "tree Laplace": "--^",
-        "tree Gaussian": "--v",
-    }
-    for line, comparison in zip(axes, COMPARISONS, strict=True):
-        for axis, family in zip(line, FAMILIES, strict=True):
-            here = [
-                row for row in found if (row["comparison"], row["family"]) == (comparison, family)
-            ]
-            for name, style in styles.items():
-                points = [(row["k"], row[name]) for row in here if row.get(name) is not None]
-                if points:
-                    axis.loglog(*zip(*points, strict=True), style, base=2, markersize=4, label=name)
-            axis.set(
-                title=f"{family}, {comparison}",
-                xlabel="candidates",
-                ylabel="expected excess loss, worst scale",
-            )
-        line[0].legend()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv, quick="five numbers of candidates")
-    jax.config.update("jax_enable_x64", True)
-    found = rows(QUICK_SIZES if arguments.quick else SIZES)
-    output.print_table(found)
-    settings = {
-        "experiment": "selection",
-        "epsilon": EPSILON,
-        "zcdp": ZCDP,
-        "sensitivity": 1.0,
-        "scales": SCALES,
-        "seed": None,
-    }
-    output.save(found, arguments, settings)
-    if arguments.png:
-        draw(found, arguments.png)
-
+PLOT = output.panels(("comparison", "family"), "k", DISTRIBUTIONS, "expected excess loss")
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    output.run(rows, PLOT, quick={"sizes": QUICK_SIZES})

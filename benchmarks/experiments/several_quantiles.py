@@ -1,7 +1,7 @@
 """Several private quantiles of incomes under one epsilon: the joint draw against JointExp, the
 recursion, and one draw for each.
 
-python benchmarks/experiments/several_quantiles.py [--json FILE] [--png FILE] [--quick]
+python benchmarks/experiments/several_quantiles.py [--out FILE] [--png FILE] [--quick]
 
 Datasets of 1000 records are drawn from each population; all mechanisms get the same. Columns of the
 table are mean absolute errors, averaged over quantiles and datasets, with the standard error of
@@ -172,9 +172,9 @@ def row(name: str, qs: list[str], epsilon: float, datasets: int) -> dict[str, An
         distribution = dpjax.joint_quantiles(asked, epsilon, **known)
         draws = np.asarray(distribution.sample(jax.random.key(1), DRAWS))
         drawn[mechanism] = list(np.abs(draws - truth).swapaxes(0, 1))
-    singles = output.of_one_shape(
-        [dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs]
-    )
+    singles = [
+        dpjax.piecewise_laplace(dpjax.quantile(x, q, **options), epsilon / len(qs)) for q in qs
+    ]
     found = {
         "population": name,
         "quantiles": len(qs),
@@ -192,47 +192,12 @@ def row(name: str, qs: list[str], epsilon: float, datasets: int) -> dict[str, An
     return found
 
 
-def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
-    """Print the table."""
-    arguments = output.parse(__doc__, argv, quick=f"{QUICK_DATASETS} datasets of each population")
-    datasets = QUICK_DATASETS if arguments.quick else DATASETS
-    jax.config.update("jax_enable_x64", True)
-    rows = [row(*case, datasets) for case in CASES]
-    output.print_table(rows)
-    output.save(
-        rows,
-        arguments,
-        {
-            "experiment": "several_quantiles",
-            "records": RECORDS,
-            "datasets": datasets,
-            "draws": DRAWS,
-            "seed": SEED,
-        },
-    )
-    if arguments.png:
-        _plot(rows, arguments.png)
-    return rows
+def rows(datasets: int = DATASETS) -> list[dict[str, Any]]:
+    return [row(*case, datasets) for case in CASES]
 
 
-def _plot(rows: list[dict[str, Any]], path: str) -> None:
-    figure, axes = output.pyplot().subplots()
-    deciles = [
-        found for found in rows if found["population"] == "incomes" and found["quantiles"] == 9
-    ]
-    for name in ("independent", "recursive", "JointExp", "joint", "known n"):
-        axes.loglog(
-            [found["epsilon"] for found in deciles],
-            [found[name] for found in deciles],
-            marker="o",
-            label=name,
-        )
-    axes.set(
-        xlabel="epsilon", ylabel="mean absolute error of a decile", title="Deciles of 1000 incomes"
-    )
-    axes.legend()
-    figure.savefig(path, dpi=150)
-
+PLOTTED = "independent", "recursive", "JointExp", "joint", "known n"
+PLOT = output.panels(("population", "quantiles"), "epsilon", PLOTTED, "mean absolute error")
 
 if __name__ == "__main__":
-    main()
+    output.run(rows, PLOT, quick={"datasets": QUICK_DATASETS})

@@ -1,7 +1,7 @@
 """When is a subsample free? The figures of the post "Limits of Privacy Amplification by
 Subsampling", and plans for training.
 
-python benchmarks/experiments/subsampling.py [--json FILE] [--png FILE]
+python benchmarks/experiments/subsampling.py [--out FILE] [--png FILE]
 
 Laplace noise on a Poisson subsample, at the same privacy, against Laplace noise on all records
 (Steinke 2025):
@@ -25,7 +25,6 @@ Closed forms and Renyi divergences, no draws.
 
 from typing import Any
 
-import jax
 import numpy as np
 
 import output
@@ -99,47 +98,11 @@ def plans(given: tuple[tuple[float, int], ...] = PLANS) -> list[dict[str, Any]]:
     return found
 
 
-def draw(found: list[dict[str, Any]], path: str) -> None:
-    """The two figures of the post, and the noise of the plans."""
-    plt = output.pyplot()
-    figure, panels = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
-    for p in PROBABILITIES:
-        rows = [row for row in found if row["figure"] == "epsilon" and row["probability"] == p]
-        panels[0].semilogx(
-            [row["epsilon"] for row in rows], [row["ratio"] for row in rows], label=f"p = {p:g}"
-        )
-    multiples = [row for row in found if row["figure"] == "multiple"]
-    for c in MULTIPLES:
-        rows = [row for row in multiples if np.isclose(row["epsilon"], c * row["probability"])]
-        panels[1].semilogx(
-            [row["probability"] for row in rows],
-            [row["ratio"] for row in rows],
-            label=f"epsilon = {c:g} p",
-        )
-    rows = [row for row in found if row["figure"] == "plan"]
-    names = [f"p = {row['probability']:g}\n{row['epochs']} epochs" for row in rows]
-    for name in ("noise / p", "all records"):
-        panels[2].semilogy(names, [row[name] for row in rows], marker="o", label=name)
-    for panel, label in zip(panels, ("epsilon", "p", "plan"), strict=True):
-        panel.set_xlabel(label)
-        panel.legend()
-    panels[0].set_ylabel("p epsilon_p / epsilon")
-    figure.savefig(path)
+def rows() -> list[dict[str, Any]]:
+    return efficiency() + plans()
 
 
-def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv)
-    jax.config.update("jax_enable_x64", True)
-    found = efficiency() + plans()
-    output.print_table(found)
-    output.save(
-        found,
-        arguments,
-        {"experiment": "subsampling", "epsilon": TARGET, "delta": DELTA, "records": RECORDS},
-    )
-    if arguments.png:
-        draw(found, arguments.png)
-
+PLOT = output.panels(("figure", "probability"), "epsilon", ("ratio", "bound"), "ratio")
 
 if __name__ == "__main__":
-    main()
+    output.run(rows, PLOT)

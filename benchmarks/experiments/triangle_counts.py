@@ -1,7 +1,7 @@
 """Triangle counts under edge neighbors: exact expected errors, with sensitivity at distance and
 without.
 
-python benchmarks/experiments/triangle_counts.py [--json FILE] [--png FILE]
+python benchmarks/experiments/triangle_counts.py [--out FILE] [--png FILE]
 
 Two graphs: Zachary's karate club (34 nodes) and a graph of Facebook pages (22,470 nodes). Columns
 are mean absolute errors, closed forms and no draws:
@@ -22,7 +22,6 @@ public, the nodes are not hidden.
 """
 
 import math
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -114,45 +113,8 @@ def clamped_error(distribution: dpjax.PiecewiseExponential, value: float, most: 
     )
 
 
-def draw(found: list[dict[str, Any]], path: str) -> None:
-    plt = output.pyplot()
-    figure, axes = plt.subplots(1, len(GRAPHS), figsize=(11, 4.5), constrained_layout=True)
-    for axis, graph in zip(axes, GRAPHS, strict=True):
-        here = [row for row in found if row["graph"] == graph]
-        for name in (name for name in here[0] if name not in ("graph", "epsilon")):
-            style = {
-                "PLM exact": "-o",
-                "PLM clamped": "-s",
-                "Laplace": ":",
-                "smooth Laplace": "-.",
-            }.get(name, "--")
-            axis.loglog(
-                [row["epsilon"] for row in here], [row[name] for row in here], style, label=name
-            )
-        axis.set(
-            title=graph, xlabel="epsilon (one edge)", ylabel="expected absolute error, triangles"
-        )
-    axes[0].legend()
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv)
-    jax.config.update("jax_enable_x64", True)
-    found = rows(output.data_folder())
-    output.print_table(found)
-    settings = {
-        "experiment": "triangle_counts",
-        "neighbors": "edge",
-        "num_levels": NUM_LEVELS,
-        "delta": DELTA,
-        "seed": None,
-    }
-    output.save(found, arguments, settings)
-    if arguments.png:
-        draw(found, arguments.png)
-
+PLOTTED = "PLM exact", "PLM clamped", "PLM cheap", "INV exact", "Laplace", "smooth Laplace"
+PLOT = output.panels(("graph",), "epsilon", PLOTTED, "expected absolute error")
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    output.run(lambda: rows(output.data_folder()), PLOT)

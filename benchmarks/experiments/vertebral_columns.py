@@ -1,7 +1,7 @@
 """Private medians of two classes of patients, after Figures 2 and 3 of Gillenwater and Munoz
 Medina: can they be told apart?
 
-python benchmarks/experiments/vertebral_columns.py [--json FILE] [--png FILE]
+python benchmarks/experiments/vertebral_columns.py [--out FILE] [--png FILE]
 
 Six measurements of 100 normal and 210 abnormal vertebral columns; epsilon = 0.5 for each median,
 1000 trials. As in the paper, the bounds are the range of the two classes together. Read off the
@@ -12,7 +12,6 @@ side": the probability that an estimate lies nearer to the other class's median.
 number stands the one of the draws.
 """
 
-import sys
 from typing import Any
 
 import jax
@@ -86,55 +85,24 @@ def rows(classes: dict[str, np.ndarray]) -> list[dict[str, Any]]:
                         "of draws": 1 - drawn if low else drawn,
                         "edges": edges.tolist(),
                         "histogram": np.histogram(draws, edges)[0].tolist(),
-                        "data": np.histogram(values, edges)[0].tolist(),
                     }
                 )
     return found
 
 
-def draw(found: list[dict[str, Any]], path: str) -> None:
-    plt = output.pyplot()
-    mechanisms = list(dict.fromkeys(row["mechanism"] for row in found))
-    figure, axes = plt.subplots(
-        len(MEASUREMENTS), 1 + len(mechanisms), figsize=(13, 14), constrained_layout=True
-    )
-    for line, measurement in zip(axes, MEASUREMENTS, strict=True):
-        here = [row for row in found if row["measurement"] == measurement]
-        for name, color in zip(CLASSES, ("tab:blue", "tab:orange"), strict=True):
-            of_class = [row for row in here if row["class"] == name]
-            panels = [(row["mechanism"], row["histogram"]) for row in of_class]
-            for axis, (title, counts) in zip(
-                line, [("data", of_class[0]["data"]), *panels], strict=True
-            ):
-                axis.stairs(
-                    np.asarray(counts) / sum(counts),
-                    of_class[0]["edges"],
-                    fill=True,
-                    alpha=0.5,
-                    color=color,
-                    label=name,
-                )
-                axis.axvline(of_class[0]["median"], color=color)
-                axis.set_title(f"{measurement}: {title}", fontsize=9)
-    axes[0, 0].legend()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
-def main(argv: list[str] | None = None) -> None:
-    arguments = output.parse(__doc__, argv)
-    jax.config.update("jax_enable_x64", True)
-    found = rows(patients(output.data_folder()))
-    output.print_table(
-        [{name: cell for name, cell in row.items() if not isinstance(cell, list)} for row in found]
-    )
-    settings = {"epsilon": EPSILON, "trials": TRIALS, "seed": SEED}
-    output.save(
-        found, arguments, {"experiment": "vertebral_columns", "statistic": "median", **settings}
-    )
-    if arguments.png:
-        draw(found, arguments.png)
+def plot(figure: Any, found: list[dict[str, Any]]) -> None:
+    """A panel for each measurement and mechanism, with the draws of both classes."""
+    panels: dict[tuple[str, str], Any] = {}
+    figure.set_size_inches(11, 15)
+    for row in found:
+        place = row["measurement"], row["mechanism"]
+        if place not in panels:
+            panels[place] = figure.add_subplot(len(MEASUREMENTS), 3, len(panels) + 1)
+            panels[place].set_title(", ".join(place), fontsize=9)
+        counts = np.asarray(row["histogram"]) / TRIALS
+        panels[place].stairs(counts, row["edges"], fill=True, alpha=0.5, label=row["class"])
+        panels[place].axvline(row["median"])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    output.run(lambda: rows(patients(output.data_folder())), plot)

@@ -204,7 +204,7 @@ class SensitivityProfile(Batch):
             % larger at k = 4 log(range/gap)/epsilon, or a few levels more: 38 levels at epsilon 1
             and a range of 20, 84 at 2 million, under swap. At k = 10/epsilon it is 800 times as
             large
-            (``benchmarks/experiments/approximations.py``).
+            (``benchmarks/experiments/optimality.py``).
 
         >>> import jax.numpy as jnp
         >>> from dpjax import median

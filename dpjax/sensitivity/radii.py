@@ -161,7 +161,7 @@ def from_local_sensitivity(
         sensitivity at distance k. It is easier to compute, but less accurate: on the median of 1001
         normal records the error is that of the exact profile times 12, 6 and 3 at epsilon 0.5, 1
         and 2 under swap, times 24, 12 and 5 under add/remove
-        (``benchmarks/experiments/approximations.py``).
+        (``benchmarks/experiments/optimality.py``).
 
     >>> profile = from_local_sensitivity(
     ...     5.0, lambda k: 1.0 + k, neighbors="swap", num_levels=2, lower=0, upper=10

@@ -40,7 +40,7 @@ True
 profile, :func:`dpjax.from_vector_radii`, and one distribution of the vector, in any dimension. The
 error with :func:`dpjax.from_local_sensitivity` is several times that of the exact profile of a
 median. A truncation needs about log(range/gap)/epsilon levels, not 1/epsilon
-(``benchmarks/experiments/approximations.py``).
+(``benchmarks/experiments/optimality.py``).
 
 Arguments that statistics share:
 
