@@ -387,6 +387,7 @@ def optimal_beta(
     return jnp.minimum(beta, log(2))
 
 
+@jax.jit
 def _best_for_dense_data(budget: jax.Array, stretch: jax.Array) -> jax.Array:
     """Return the beta, at most log 2, that minimizes e^beta / (beta (budget - stretch beta)).
 
@@ -405,6 +406,7 @@ def constants(gamma: float) -> tuple[float, float]:
     return above ** (above / gamma), max(1.0, above)
 
 
+@jax.jit
 def _laplace(epsilon: jax.Array, delta: jax.Array) -> jax.Array:
     """Minimize e^beta / (beta alpha), whose logarithm is convex."""
     epsilon, delta = jnp.broadcast_arrays(epsilon, delta)
@@ -420,6 +422,7 @@ def _laplace(epsilon: jax.Array, delta: jax.Array) -> jax.Array:
     return _root(gain, jnp.minimum(epsilon, log(2)), smooth=delta <= exp(-2))
 
 
+@jax.jit
 def _laplace_log_normal(c: jax.Array) -> jax.Array:
     """Minimize e^(beta + 2 sigma^2) / (beta (c - beta/sigma)) over both: beta = 1 - 4 sigma^2.
 

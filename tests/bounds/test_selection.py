@@ -3,6 +3,7 @@ tried, and half of it does not.
 """
 
 import itertools
+from functools import partial
 from math import e, log, sqrt
 
 import jax
@@ -80,11 +81,11 @@ def fails(distribution, down, tau, beta):
 
 def test_shifted_inverse_theorem_4(x64):
     down, half_fails = jax.jit(lambda: nonnegative_sum(datasets(12), upper=float(TOP)))(), False
+    inverse = jax.jit(partial(shifted_inverse, candidates=VALUES), static_argnames="tau")
     for epsilon, beta in SETTINGS:
         tau = shift_for(epsilon, num_candidates=len(VALUES), failure=beta)
         whole, short = (
-            fails(shifted_inverse(down, epsilon, tau=t, candidates=VALUES), down, t, beta)
-            for t in (tau, max(tau // 2, 1))
+            fails(inverse(down, epsilon, tau=t), down, t, beta) for t in (tau, max(tau // 2, 1))
         )
         assert not whole.any()
         half_fails |= short.any()

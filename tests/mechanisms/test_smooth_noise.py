@@ -212,7 +212,7 @@ def best_parameters(epsilon, delta):
     log_normal = optimal_beta(epsilon, noise="laplace_log_normal", delta=delta)
     rho = zcdp_of(epsilon, delta=delta)
     betas = log_normal * jnp.expand_dims(FACTORS, 1)
-    return cauchy, laplace, log_normal, rho, optimal_sigma(rho, beta=betas)
+    return cauchy, laplace, log_normal, rho, jax.jit(lambda b: optimal_sigma(rho, beta=b))(betas)
 
 
 GAMMAS = (1.5, 2.0, 4.0)
