@@ -93,7 +93,7 @@ def _guarantee_of_retries(
 
     >>> attempt = Guarantee(1.0, 1.0, "swap")
     >>> print(never_fail.guarantee(attempt, failure=0.5, attempts=40, fallback="public"))
-    1-DP except with probability 9.09495e-13 under swap neighbors
+    1-DP except with probability 9.1e-13 under swap neighbors
     """
     return retry_until_success(attempt, failure, attempts=attempts, fallback=fallback, bound=bound)
 
@@ -291,7 +291,7 @@ def _guarantee_of_losses(
     >>> one = Guarantee(1.0, 1.0, "swap")
     >>> options = {"failure": 0.1, "attempts": 6, "fallback": "public"}
     >>> print(bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, **options))
-    2.09174-DP except with probability 2.11111e-06 under swap neighbors
+    2.09174-DP except with probability 2.2e-06 under swap neighbors
     """
     estimate_epsilon, estimate_delta = (
         checks.concrete_epsilon(epsilon),
