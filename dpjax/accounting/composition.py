@@ -141,11 +141,6 @@ class Composition(Shown):
         return self._sum("zcdp")
 
     @property
-    def rho(self) -> float:
-        """The same as :attr:`zcdp`."""
-        return self.zcdp
-
-    @property
     def bounded_range(self) -> float:
         """The range of all mechanisms together.
 
@@ -273,19 +268,12 @@ class Composition(Shown):
         target = checks.concrete_delta(delta)
         return losses.epsilon_of(self.parts, target)[1] if self._known else None
 
-    def best_rule_at(self, delta: float) -> tuple[str, float]:
-        """Return the rule with the smallest epsilon at ``delta``, and that epsilon.
-
-        ``("none", inf)`` if none applies.
-        """
-        return min(self.rules_at(delta).items(), key=lambda rule: rule[1], default=("none", inf))
-
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon of all rules at ``delta``, in (0, 1).
 
         Infinite if no rule applies.
         """
-        return self.best_rule_at(delta)[1]
+        return min(self.rules_at(delta).values(), default=inf)
 
     def delta_at(self, epsilon: float) -> float:
         """Return the smallest delta at ``epsilon``, at least 0, by the rules of :meth:`rules_at`.
@@ -306,7 +294,9 @@ class Composition(Shown):
         found: dict[str, tuple[Callable[..., float], Callable[..., float]]] = {}
         if self.epsilon < inf:
             found["basic"] = (lambda delta: self.epsilon, lambda epsilon: self.epsilon > epsilon)
-        if self._few_outcomes:
+        few = len(self.parts) <= _MOST_KINDS
+        few = few and prod(count + 1 for _, count in self.parts) <= ranges.MOST_OUTCOMES
+        if few and 0 < self.epsilon < inf:
             paid = [(part.epsilon, count) for part, count in self.parts if part.epsilon]
             pure = [epsilon for epsilon, _ in paid], [count for _, count in paid]
             found["optimal"] = (
@@ -315,7 +305,8 @@ class Composition(Shown):
             )
         if 0 < self.gdp < inf:
             found["gaussian"] = (partial(epsilon_of_gdp, self.gdp), partial(delta_of_gdp, self.gdp))
-        if one := self._one_range:
+        one, *others = {part.bounded_range for part, _ in self.parts}
+        if 0 < one < inf and not others and self.count <= ranges.MOST_STEPS:
             of_all: dict[str, Any] = {"count": self.count, "queries": "adaptive"}
             found["bounded_range"] = (
                 partial(ranges.bounded_range_epsilon, one, **of_all),
@@ -347,22 +338,11 @@ class Composition(Shown):
 
         Where one is exact in the worst case, no sum of losses can be smaller.
         """
-        if any(part.sampled or part.laplace < inf for part, _ in self.parts):
-            return self._known
-        pure = all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts)
-        exact = self.gdp < inf or (pure and self._few_outcomes) or self._one_range
-        gaussian = any(part.gdp < inf for part, _ in self.parts)
-        return self._known and (self.gdp == inf if gaussian else not exact)
+        exact = {"gaussian", "bounded_range"}
+        if all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts):
+            exact.add("optimal")
+        more = any(part.sampled or part.laplace < inf for part, _ in self.parts)
+        return self._known and (more or not exact & self._rules.keys())
 
-    @cached_property
-    def _few_outcomes(self) -> bool:
-        if not 0 < self.epsilon < inf or len(self.parts) > _MOST_KINDS:
-            return False
-        return prod(count + 1 for _, count in self.parts) <= ranges.MOST_OUTCOMES
 
-    @property
-    def _one_range(self) -> float:
-        """The common bounded range of at most 200 mechanisms; 0 if there is none."""
-        widths = {part.bounded_range for part, _ in self.parts}
-        one = min(widths)
-        return one if len(widths) == 1 and one < inf and self.count <= ranges.MOST_STEPS else 0.0
+Cost = Guarantee | Composition

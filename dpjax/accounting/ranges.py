@@ -36,7 +36,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -95,11 +95,7 @@ def optimal_pure_delta(
     >>> round(optimal_pure_delta([0.5], [10], epsilon=1.0), 6)
     0.331678
     """
-    at = checks.concrete_nonnegative("epsilon", epsilon)
-    found = _responses(epsilons, counts)(at)
-    # An underflow must not state pure DP
-    pure = at >= exact_total(_mechanisms(epsilons, counts).items())
-    return 0.0 if pure else max(found, sys.float_info.min)
+    return _delta(*_responses(epsilons, counts), epsilon)
 
 
 def optimal_pure_epsilon(
@@ -113,8 +109,7 @@ def optimal_pure_epsilon(
     >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
     4.775
     """
-    most = rounded_up(exact_total(_mechanisms(epsilons, counts).items()))
-    return _smallest(_responses(epsilons, counts), checks.concrete_fraction("delta", delta), most)
+    return _smallest(*_responses(epsilons, counts), delta)
 
 
 def bounded_range_delta(
@@ -151,9 +146,7 @@ def bounded_range_delta(
     >>> round(fixed, 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
     (0.078, 0.0805)
     """
-    curve, most = _of_ranges(bounded_range, count, queries)
-    at = checks.concrete_nonnegative("epsilon", epsilon)
-    return max(curve(at), sys.float_info.min) if at < most else 0.0
+    return _delta(*_of_ranges(bounded_range, count, queries), epsilon)
 
 
 def bounded_range_epsilon(
@@ -167,8 +160,7 @@ def bounded_range_epsilon(
     >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6, queries="fixed"), 3)
     2.246
     """
-    curve, most = _of_ranges(bounded_range, count, queries)
-    return _smallest(curve, checks.concrete_fraction("delta", delta), most)
+    return _smallest(*_of_ranges(bounded_range, count, queries), delta)
 
 
 def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, float]:
@@ -179,28 +171,25 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
     checks.one_of("queries", queries, ("fixed", "adaptive"))
     if queries == "fixed" and count <= _MOST_FIXED:
         return partial(_fixed, r, count), most
-    pure = _responses([r], [count]) if count < MOST_OUTCOMES else lambda epsilon: 1.0
+    pure = _responses([r], [count])[0] if count < MOST_OUTCOMES else lambda epsilon: 1.0
     if r > _WIDEST:
         return pure, most
     if count > MOST_STEPS:
+        rdp = partial(conversions.rdp_of_bounded_range, r)
+        bound: Callable[..., Any] = partial(
+            conversions.delta_of_rdp, lambda order: count * rdp(order=order)
+        )
+    else:
+        bound = partial(_chord, *_worst_divergences(r, count))
+    return lambda epsilon: min(float(bound(epsilon=epsilon)), pure(epsilon)), most
 
-        def many(epsilon: float) -> float:
-            found = conversions.delta_of_rdp(
-                lambda order: count * conversions.range_divergence(r, order), epsilon=epsilon
-            )
-            return min(float(found), pure(epsilon))
 
-        return many, most
-    g, divergence = _worst_divergences(r, count)
-
-    def adaptive(epsilon: float) -> float:
-        after = int(np.searchsorted(g, epsilon))
-        left, right = divergence[after - 1], divergence[after]
-        # A chord in e^g lies above the function.
-        share = math.expm1(epsilon - g[after - 1]) / math.expm1(g[after] - g[after - 1])
-        return min(float(left + share * (right - left)), pure(epsilon))
-
-    return adaptive, most
+def _chord(g: np.ndarray, divergence: np.ndarray, epsilon: float) -> float:
+    """Return the chord in e^g at an epsilon, which lies above the function."""
+    after = int(np.searchsorted(g, epsilon))
+    left, right = divergence[after - 1], divergence[after]
+    share = math.expm1(epsilon - g[after - 1]) / math.expm1(g[after] - g[after - 1])
+    return left + share * (right - left)
 
 
 def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> dict[float, int]:
@@ -224,17 +213,16 @@ def _binomial(count: int, p: float, q: float) -> np.ndarray:
     They are computed from the ratios of neighboring terms, from the mode outwards.
     """
     mode = min(int((count + 1) * p), count)
-    weights, k = np.ones(count + 1), np.arange(count)
-    with np.errstate(under="ignore"):
-        if mode < count:
-            weights[mode + 1 :] = np.cumprod((count - k[mode:]) / (k[mode:] + 1) * (p / q))
-        if mode > 0:
-            weights[:mode] = np.cumprod(((k[:mode] + 1) / (count - k[:mode]) * (q / p))[::-1])[::-1]
+    successes = np.arange(count)
+    with np.errstate(divide="ignore", under="ignore"):
+        ratios = (count - successes) / (successes + 1) * np.divide(p, q)
+        below = np.cumprod(1 / ratios[:mode][::-1])[::-1]
+        weights = np.concatenate([below, [1.0], np.cumprod(ratios[mode:])])
         return weights / weights.sum()
 
 
-def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
-    """Return the delta of independent randomized responses as a function of epsilon.
+def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> tuple[Curve, float]:
+    """Return the delta of independent randomized responses at an epsilon, and their sum.
 
     Outcomes whose probability underflows are left out.
     """
@@ -253,7 +241,7 @@ def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
             probability, _binomial(count, lie / (1 + lie), 1 / (1 + lie))
         ).ravel()
         loss, probability = loss[probability > 0], probability[probability > 0]
-    return partial(_excess, loss, probability)
+    return partial(_excess, loss, probability), rounded_up(exact_total(together.items()))
 
 
 def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
@@ -282,13 +270,21 @@ def _fixed(r: float, count: int, epsilon: float) -> float:
     return best
 
 
-def _smallest(delta: Curve, target: float, most: float) -> float:
-    """Return the smallest epsilon in [0, most] with delta(epsilon) <= target, rounded up."""
-    if target == 0 or most == math.inf or delta(most) > target:  # there it is 0, up to rounding
+def _delta(curve: Curve, most: float, epsilon: float) -> float:
+    """Return the delta at an epsilon, which is 0 from ``most`` on."""
+    at = checks.concrete_nonnegative("epsilon", epsilon)
+    # An underflow must not state pure DP
+    return max(curve(at), sys.float_info.min) if at < most else 0.0
+
+
+def _smallest(curve: Curve, most: float, delta: float) -> float:
+    """Return the smallest epsilon in [0, most] with this delta, rounded up."""
+    target = checks.concrete_fraction("delta", delta)
+    if target == 0 or most == math.inf or curve(most) > target:  # there it is 0, up to rounding
         return most
-    if delta(0.0) <= target:
+    if curve(0.0) <= target:
         return 0.0
-    return root(lambda epsilon: delta(epsilon) - target, 0.0, most)
+    return root(lambda epsilon: curve(epsilon) - target, 0.0, most)
 
 
 def _worst_divergences(r: float, count: int) -> tuple[np.ndarray, np.ndarray]:

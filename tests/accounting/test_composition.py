@@ -1,6 +1,5 @@
 """Composition theorems: golden numbers, brute force over outcomes, and pairs that attain them."""
 
-import itertools
 import json
 import pathlib
 from fractions import Fraction
@@ -11,7 +10,6 @@ import pytest
 
 from dpjax.accounting import (
     Guarantee,
-    advanced_epsilon,
     bounded_range_delta,
     bounded_range_epsilon,
     optimal_pure_delta,
@@ -39,23 +37,6 @@ def test_golden_compositions(key):
         assert 0 < adaptive / float(value["adaptive_float"]) - 1 < 3e-4
         # What the formula for fixed queries would leave out
         assert count == 2 or fixed < 0.98 * adaptive
-
-
-def test_pure_composition_is_that_of_randomised_responses():
-    """By the probabilities of all outcomes under both inputs."""
-    epsilons = [0.3, 0.3, 0.7, 1.1, 0.7, 0.05]
-    yes = 1 / (1 + np.exp(-np.array(epsilons)))
-    signs = np.array(list(itertools.product((1, 0), repeat=6)))
-    p, q = (np.where(signs == told, yes, 1 - yes).prod(axis=1) for told in (1, 0))
-    for epsilon in (0.0, 0.4, 1.0, 2.5, 3.1):
-        found = optimal_pure_delta([0.3, 0.7, 1.1, 0.05], [2, 2, 1, 1], epsilon=epsilon)
-        assert found == pytest.approx(np.maximum(p - exp(epsilon) * q, 0).sum(), rel=1e-12)
-        back = optimal_pure_epsilon(epsilons, [1] * 6, delta=found)
-        assert back == pytest.approx(epsilon, abs=1e-9)
-    many = optimal_pure_delta([1e-3], [10**6], epsilon=5.0)
-    assert many == pytest.approx(5.793345416e-7, rel=1e-9)  # 30 digits, computed apart
-    optimal = optimal_pure_epsilon([0.1], [50], delta=1e-6)
-    assert optimal < advanced_epsilon(0.1, count=50, delta=1e-6) < 2 * optimal
 
 
 def fixed_pair(each, count, epsilon, t):

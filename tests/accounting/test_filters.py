@@ -7,8 +7,8 @@ import pickle
 import signal
 import threading
 from functools import cache
-from itertools import product, repeat
-from math import exp, inf, log, pi, prod, sqrt
+from itertools import product
+from math import exp, inf, log, pi, sqrt
 
 import numpy as np
 import pytest
@@ -20,7 +20,6 @@ from dpjax.accounting import (
     PrivacyOdometer,
     epsilon_of_zcdp,
     filters,
-    optimal_pure_delta,
     zcdp_of,
 )
 from tests.support.races import admitted_of_two
@@ -173,7 +172,7 @@ def test_a_budget_with_delta_is_one_of_zcdp():
     budget.charge(count * each)
     assert not budget.fits(each)
     assert epsilon_of_zcdp(budget.spent, delta=1e-6) <= 1.0
-    assert epsilon_of_zcdp(budget.spent + each.rho, delta=1e-6) > 1.0
+    assert epsilon_of_zcdp(budget.spent + each.zcdp, delta=1e-6) > 1.0
 
 
 @pytest.mark.parametrize(
@@ -258,14 +257,14 @@ def test_rules_side_by_side_keep_the_delta():
     """
     parts, delta = (Guarantee(0.1, inf, "swap"), Guarantee(0.5, inf, "swap")), 0.01
     rho = PrivacyFilter(1.0, delta, "swap").budget
-    assert 10 * parts[0].rho < rho < parts[1].rho
+    assert 10 * parts[0].zcdp < rho < parts[1].zcdp
     allows = allowed_by(lambda: PrivacyFilter(1.0, delta, "swap"), parts)
     assert allows(10, 0)
     assert allows(0, 2)
     found = largest_delta(1.0, allows)
     assert 0 < found <= delta
     assert (
-        largest_delta(1.0, lambda small, large: large <= 2 and small * parts[0].rho <= rho) > delta
+        largest_delta(1.0, lambda small, large: large <= 2 and small * parts[0].zcdp <= rho) > delta
     )
 
 
@@ -315,65 +314,6 @@ def test_an_odometer_bounds_the_loss_at_all_times():
         return found
 
     assert passes(0, 0, 0, 1.0) <= delta < passes(0, 0, 0, 0.3)
-
-
-def conversation(secret, history, epsilon):
-    """The probability of the answers of an interactive mechanism, which draws a hidden coin once.
-
-    Each answer is a response at epsilon about the coin, or about coin XOR secret: by itself it says
-    nothing. The history has pairs of a question and an answer.
-    """
-    right = 1 / (1 + exp(-epsilon))
-    return sum(
-        prod(right if answer == coin ^ (secret * asked) else 1 - right for asked, answer in history)
-        for coin in (0, 1)
-    )
-
-
-def interactive_loss(part, asked):
-    """The largest log-ratio of a whole conversation with one adversary: what is charged."""
-    histories = product(product((0, 1), repeat=2), repeat=asked)
-    return max(log(conversation(1, h, part) / conversation(0, h, part)) for h in histories)
-
-
-def concurrent_delta(epsilon, parts):
-    """The best adversary who asks each mechanism twice, in any order, each question chosen by all
-    answers before.
-    """
-
-    @cache
-    def best(*histories):
-        unfinished = [number for number, history in enumerate(histories) if len(history) < 2]
-        if not unfinished:
-            one, other = (
-                prod(map(conversation, repeat(secret), histories, parts)) for secret in (1, 0)
-            )
-            return max(one - exp(epsilon) * other, 0.0) / 2 ** len(parts)
-
-        def after(number, *step):
-            longer = (*histories[number], step)
-            return best(*histories[:number], longer, *histories[number + 1 :])
-
-        return max(
-            after(number, question, 0) + after(number, question, 1)
-            for number, question in product(unfinished, (0, 1))
-        )
-
-    return best(*((),) * len(parts))
-
-
-def test_interactive_mechanisms_compose_concurrently():
-    """By every adversary; the control charges each answer by itself, and not the conversation."""
-    parts = (2.0, 3.0)
-    alone = [interactive_loss(part, 2) for part in parts]
-    for epsilon in (0.0, 0.5, 1.5):
-        exact = optimal_pure_delta(alone, [1, 1], epsilon=epsilon)
-        assert concurrent_delta(epsilon, parts) == pytest.approx(exact, rel=1e-9)
-    assert max(interactive_loss(part, 1) for part in parts) == pytest.approx(0.0, abs=1e-12)
-    budget = PrivacyFilter(sum(alone), 0.0, "swap")
-    for part in alone:
-        budget.charge(Guarantee(part, inf, "swap"))
-    assert budget.remaining == 0
 
 
 def test_parts_have_budgets_of_their_own():

@@ -1,8 +1,7 @@
 """Privacy losses against exact deltas, pairs that attain them, enumeration and dp-accounting."""
 
-import itertools
 import sys
-from math import exp, expm1, inf, log1p
+from math import exp, inf
 
 import numpy as np
 import pytest
@@ -123,35 +122,6 @@ def test_copies_are_groups():
     assert exact[-1] > 3 * divergence(once, q, LEVELS[-1])  # control: copies that are counted once
 
 
-def test_small_compositions_by_enumeration():
-    """Three randomized responses on Poisson samples, and two beside Gaussian noise on the same
-    one, in both directions.
-    """
-    share, yes = 0.3, 1 / (1 + exp(-1.0))
-    p, q = np.array([yes, 1 - yes]), np.array([1 - yes, yes])
-    three = 3 * poisson_subsample(Guarantee(1.0, inf, "add_remove"), probability=share)
-    mixture = (1 - share) * q + share * p
-    every = [list(itertools.product(each, repeat=3)) for each in (mixture, q)]
-    first, second = (np.prod(each, axis=1) for each in every)
-    noise = [norm.pdf(Z - mean) * WIDTH for mean in (0.7, 0.0)]
-    p, q = (
-        np.outer(np.outer(each, each), n).ravel() for each, n in zip((p, q), noise, strict=True)
-    )
-    mixed = (1 - share) * q + share * p
-    both = 2 * Guarantee(1.0, inf, "add_remove") + Guarantee(neighbors="add_remove", gdp=0.7)
-    together = 1 * poisson_subsample(both, probability=share)
-    for spent, pair in ((three, (first, second)), (together, (mixed, q))):
-        for level in (0.05, 0.3, 0.8):
-            exact = max(divergence(*pair, level), divergence(*pair[::-1], level))
-            found = losses.delta_of(spent.parts, level)
-            assert exact - 1e-9 <= found <= 1.01 * exact
-    # Control: on two samples, they cost less
-    apart = sum(
-        (count * poisson_subsample(part, probability=share) for part, count in both.parts), start=0
-    )
-    assert losses.delta_of(apart.parts, 0.8) < divergence(mixed, q, 0.8)
-
-
 @pytest.mark.parametrize(
     ("sigma", "probability", "count", "delta", "interval"),
     [
@@ -200,18 +170,6 @@ def test_a_sample_never_costs_more_than_all_data():
     assert rules["losses"] == pytest.approx(4918, rel=1e-3)  # as dp-accounting's own
 
 
-def test_a_delta_of_a_part_is_paid():
-    """Ten mechanisms that are (0.1, 1e-7)-DP: the exact delta, by the product of what is kept."""
-    part = Guarantee(0.1, inf, "swap", delta=1e-7)
-    exact = optimal_pure_delta([0.1], [10], epsilon=0.5)
-    exact = -expm1(10 * log1p(-1e-7) + log1p(-exact))
-    assert exact <= losses.delta_of([(part, 10)], 0.5) <= 1.001 * exact
-    assert losses.epsilon_of([(part, 10)], 9e-7)[0] == inf
-    added = Guarantee(0.1, inf, "add_remove", delta=1e-7)
-    sampled = 10 * poisson_subsample(added, probability=0.5)
-    assert sampled.epsilon_at(4.9e-7) == inf > sampled.epsilon_at(6e-7)
-
-
 def test_where_no_losses_are_known(monkeypatch):
     kinds = tuple((Guarantee(0.001 * number, inf, "add_remove"), 1) for number in range(1, 40))
     for others in (
@@ -225,6 +183,7 @@ def test_where_no_losses_are_known(monkeypatch):
     spent = 100 * step(1.0, 0.01)
     again = Composition.from_json(spent.to_json())
     assert again == spent
-    assert again.best_rule_at(1e-6)[0] == "losses"
+    rules = again.rules_at(1e-6)
+    assert min(rules, key=rules.get) == "losses"
     monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
     assert set(spent.rules_at(1e-6)) == {"gaussian", "rdp"}
