@@ -134,10 +134,9 @@ def _poisson(inner: Curve, share: float) -> Curve:
             possible = rest > 0
             odds = np.log(share / np.where(possible, rest, share))
             return rest * inner(np.where(possible, epsilon + odds, inf), back)
-        below = np.expm1(np.minimum(epsilon, 0.0))
-        possible = below > -share
-        found = share * inner(np.where(possible, mixed(epsilon, 1 / share), -inf), back)
-        return np.where(possible, found, -below)
+        below = -np.expm1(np.minimum(epsilon, 0.0))
+        level = np.where(below < share, mixed(epsilon, 1 / share), -inf)
+        return np.maximum(share * inner(level, back), below)
 
     return curve
 

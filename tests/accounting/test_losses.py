@@ -74,18 +74,6 @@ def test_rounding_is_paid():
         )
 
 
-def test_a_range_beside_an_epsilon():
-    """The worst of all pairs with two losses t and t - r that are both within epsilon."""
-    for epsilon, r in ((0.8, 1.0), (0.5, 1.0), (0.6, 0.9)):
-        t = np.linspace(r - epsilon, epsilon, 4001)
-        q = (np.exp(-t) - exp(-r)) / (1 - exp(-r))
-        q = np.stack([q, 1 - q], axis=-1)
-        p = q * np.exp(np.stack([t, t - r], axis=-1))
-        exact = [divergence(p, q, level).max() for level in LEVELS]
-        found = losses.curve_of(Guarantee(epsilon, r, "swap"), 0.1)(LEVELS, False)
-        np.testing.assert_allclose(found, np.maximum(exact, 1 - np.exp(LEVELS)), atol=1e-7)
-
-
 @pytest.mark.parametrize("share", [0.01, 0.3])
 def test_curves_of_samples_are_attained(share):
     """Gaussian noise on the sum of the sample, where other records are 0: the mixture itself."""
