@@ -125,7 +125,7 @@ class Composition(Shown):
 
         This is basic composition.
         """
-        return self._sum("epsilon")
+        return rounded_up(self.exact_sum("epsilon"))
 
     @cached_property
     def delta(self) -> float:
@@ -133,12 +133,12 @@ class Composition(Shown):
 
         With this probability, :attr:`zcdp`, :meth:`rdp` and :attr:`gdp` need not hold.
         """
-        return self._sum("delta")
+        return rounded_up(self.exact_sum("delta"))
 
     @cached_property
     def zcdp(self) -> float:
         """The sum of the rho of zCDP of all mechanisms, rounded up."""
-        return self._sum("zcdp")
+        return rounded_up(self.exact_sum("zcdp"))
 
     @property
     def bounded_range(self) -> float:
@@ -149,7 +149,7 @@ class Composition(Shown):
         range. Only the first mechanism adds its range alone; it is taken to be the one for which
         this saves least.
         """
-        later = exact_total((part.epsilon, 2 * count) for part, count in self.parts)
+        later = 2 * self.exact_sum("epsilon")
         first = min(self.parts, key=lambda part: 2 * part[0].epsilon - part[0].bounded_range)[0]
         if later == inf or first.bounded_range >= 2 * first.epsilon:
             return rounded_up(later)
@@ -319,8 +319,9 @@ class Composition(Shown):
             )
         return found
 
-    def _sum(self, name: str) -> float:
-        return rounded_up(exact_total((getattr(part, name), count) for part, count in self.parts))
+    def exact_sum(self, name: str) -> Fraction | float:
+        """Return the exact sum of a promise of all mechanisms."""
+        return exact_total((getattr(part, name), count) for part, count in self.parts)
 
     @cached_property
     def _log_kept(self) -> float:

@@ -48,7 +48,7 @@ from dpjax import checks
 from dpjax.accounting.composition import Cost
 from dpjax.accounting.conversions import zcdp_of
 from dpjax.accounting.groups import check_membership
-from dpjax.accounting.guarantee import Guarantee, exact_total, one_of_all
+from dpjax.accounting.guarantee import Guarantee, one_of_all
 
 Costs = tuple[Fraction | float, ...]
 Described = Mapping[str, Any] | None
@@ -156,10 +156,7 @@ class Totals:
                 f"this budget is under {self.neighbors} neighbors, the guarantee under "
                 f"{spent.neighbors}."
             )
-        epsilon, rho, delta = (
-            exact_total((getattr(part, name), count) for part, count in (1 * spent).parts)
-            for name in ("epsilon", "zcdp", "delta")
-        )
+        epsilon, rho, delta = map((1 * spent).exact_sum, ("epsilon", "zcdp", "delta"))
         if delta and not self.mechanism_delta:
             raise ValueError(
                 "this budget reserves no delta for the mechanisms' own deltas, but the guarantee "

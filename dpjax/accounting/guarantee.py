@@ -129,8 +129,6 @@ class Guarantee(Shown):
                 f"sampled must be one of {tuple(SAMPLES)}, under the relation of that sample, got "
                 f"{self.sampled} under {self.neighbors}."
             )
-        if not self.neighbors:
-            raise TypeError(f"a Guarantee needs neighbors=, one of {', '.join(checks.RELATIONS)}.")
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
         checks.one_of("unit", self.unit, UNITS)
         if self.bounded_range < self.epsilon:

@@ -94,6 +94,11 @@ def test_curves_at_the_ends():
     epsilon = np.array([1e-300, 1e-6, 1e-3, 0.3, 3.0, 80.0, 1e4, 1e300])[:, None]
     order = np.array([1 + 1e-12, 1.001, 1.5, 20.0, 300.0, 1e4, 1e12])[None]
     for curve in CURVES.values():
+        assert (curve(0.0, order=order) == 0).all()
+        assert (curve(np.inf, order=order) == np.inf).all()
+        for wrong in (-1.0, np.nan):
+            with pytest.raises(ValueError, match="epsilon must be at least 0"):
+                curve(wrong, order=2.0)
         found = curve(epsilon, order=order)
         assert ((found >= 0) & (found <= epsilon * (1 + 1e-12))).all()
         assert (np.diff(found, axis=0) >= -1e-9 * found[1:]).all()
