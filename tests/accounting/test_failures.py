@@ -9,10 +9,7 @@ mechanisms there are.
 """
 
 import itertools
-import json
-import pathlib
 from fractions import Fraction
-from functools import partial
 from math import exp, inf, log, tanh
 
 import numpy as np
@@ -26,9 +23,6 @@ from dpjax.accounting import (
     retry_until_success,
 )
 
-GOLDEN = json.loads(
-    (pathlib.Path(__file__).parents[1] / "golden" / "F_accounting.json").read_text()
-)
 STEPS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
 ACCEPTANCE = np.array(list(itertools.product(STEPS, repeat=4)))
 CASES = [(epsilon, delta) for epsilon in (0.1, 1.0, 3.0) for delta in (0.0, 1e-3, 0.1)]
@@ -248,6 +242,3 @@ def test_attempts_are_the_fewest():
         count = attempts_for(failure, leftover=leftover)
         assert failure**count <= leftover
         assert count == 1 or failure ** (count - 1) > leftover
-
-
-three_attempts = partial(retry_until_success, attempts=3, fallback="public")
