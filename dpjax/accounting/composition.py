@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from math import expm1, fsum, hypot, inf, log1p, prod, sqrt
+from math import expm1, fsum, hypot, inf, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,7 @@ from dpjax.accounting.guarantee import (
 )
 from dpjax.display import Shown
 
-# The most guarantees that are composed by their losses, each of which takes Fourier transforms, or
-# by the outcomes of randomized responses, of which there are more than two to this power
+# The most guarantees that are composed by their losses, each of which takes Fourier transforms
 _MOST_KINDS = 32
 Parts = tuple[tuple[Guarantee, int], ...]
 
@@ -209,8 +208,8 @@ class Composition(Shown):
         """Return the epsilon at ``delta`` by every rule that applies to adaptive mechanisms.
 
         * ``"basic"``: the sum of the epsilons.
-        * ``"optimal"``: exact for pure mechanisms in the worst case, if the number of outcomes of
-          their randomized responses is small enough.
+        * ``"optimal"``: exact in the worst case for up to two million pure mechanisms of one
+          epsilon.
         * ``"gaussian"``: exact for mechanisms that all have Gaussian DP.
         * ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range.
         * ``"rdp"``: the best order of the sum of Renyi divergences, each the tightest that its
@@ -294,14 +293,12 @@ class Composition(Shown):
         found: dict[str, tuple[Callable[..., float], Callable[..., float]]] = {}
         if self.epsilon < inf:
             found["basic"] = (lambda delta: self.epsilon, lambda epsilon: self.epsilon > epsilon)
-        few = len(self.parts) <= _MOST_KINDS
-        few = few and prod(count + 1 for _, count in self.parts) <= ranges.MOST_OUTCOMES
-        if few and 0 < self.epsilon < inf:
-            paid = [(part.epsilon, count) for part, count in self.parts if part.epsilon]
-            pure = [epsilon for epsilon, _ in paid], [count for _, count in paid]
+        each = {part.epsilon for part, _ in self.parts if part.epsilon}
+        paid = sum(count for part, count in self.parts if part.epsilon)
+        if len(each) == 1 and self.epsilon < inf and paid < ranges.MOST_OUTCOMES:
             found["optimal"] = (
-                partial(ranges.optimal_pure_epsilon, *pure),
-                partial(ranges.optimal_pure_delta, *pure),
+                partial(ranges.optimal_pure_epsilon, *each, count=paid),
+                partial(ranges.optimal_pure_delta, *each, count=paid),
             )
         if 0 < self.gdp < inf:
             found["gaussian"] = (partial(epsilon_of_gdp, self.gdp), partial(delta_of_gdp, self.gdp))

@@ -2,14 +2,14 @@
 
     advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never
                            better than optimal_pure_epsilon
-    optimal_pure_*         adaptive epsilon_i-DP mechanisms: exact in the worst case (Kairouz, Oh
+    optimal_pure_*         k adaptive epsilon-DP mechanisms: exact in the worst case (Kairouz, Oh
                            and Viswanath 2015)
     bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case,
                            an upper bound for adaptive queries, which cost more
 
-``epsilons`` and ``bounded_range`` are those of each mechanism, and positive; ``counts`` and
-``count`` are numbers of mechanisms, at least 1. ``epsilon`` (except in :func:`advanced_epsilon`)
-and ``delta`` are those of all mechanisms together, and may be 0: at a delta of 0 epsilons add up.
+``each`` and ``bounded_range`` are those of each mechanism, and positive; ``count`` is the number of
+mechanisms, at least 1. ``epsilon`` (except in :func:`advanced_epsilon`) and ``delta`` are those of
+all mechanisms together, and may be 0: at a delta of 0 epsilons add up.
 
 **The recursion for adaptive queries.** A mechanism of range r has losses in [t - r, t] for a t in
 [0, r], and is dominated by the pair (P, Q) whose only losses are t and t - r, with Q(t) = v(t) =
@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
@@ -47,7 +47,7 @@ from dpjax.numerics.solve import root
 
 Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]
-# The maximal number of outcomes of randomized responses with several epsilons
+# More than the numbers of lies of randomized responses that are added up
 MOST_OUTCOMES = 2_000_000
 # The maximal counts for the recursion, and for the formula of fixed queries
 MOST_STEPS, _MOST_FIXED = 200, 500
@@ -68,7 +68,7 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     >>> round(advanced_epsilon(0.1, count=100, delta=1e-6), 3)
     6.308
     """
-    ((epsilon, count),) = _mechanisms([epsilon], [count]).items()
+    epsilon, count = checks.concrete_epsilon(epsilon), checks.static_integer("count", count, 1)
     if epsilon > _WIDEST:
         return math.inf
     return math.sqrt(
@@ -76,40 +76,36 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     ) * epsilon + count * epsilon * math.expm1(epsilon)
 
 
-def optimal_pure_delta(
-    epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float
-) -> float:
-    """Return the smallest delta for all adaptive compositions of these pure mechanisms.
+def optimal_pure_delta(each: float, *, count: int, epsilon: float) -> float:
+    """Return the smallest delta for all adaptive compositions of ``count`` pure mechanisms.
 
     They are (epsilon, delta)-DP together. Independent randomized responses attain it: the sum over
-    their outcomes of (P - e^epsilon Q)_+.
+    the number of lies of (P - e^epsilon Q)_+.
 
-    Raises:
-        ValueError: more than two million outcomes, the product of all ``count + 1``: use zCDP or
-            Renyi DP instead.
+    Args:
+        each: the epsilon of each mechanism.
+        count: the number of mechanisms, below two millions.
+        epsilon: of all mechanisms together.
 
     References:
-        Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5, for
-        several epsilons.
+        Kairouz, Oh and Viswanath (2015), Theorem 3.3.
 
-    >>> round(optimal_pure_delta([0.5], [10], epsilon=1.0), 6)
+    >>> round(optimal_pure_delta(0.5, count=10, epsilon=1.0), 6)
     0.331678
     """
-    return _delta(*_responses(epsilons, counts), epsilon)
+    return _delta(*_responses(each, count), epsilon)
 
 
-def optimal_pure_epsilon(
-    epsilons: Sequence[float], counts: Sequence[int], *, delta: float
-) -> float:
-    """Return the smallest epsilon of all adaptive compositions of these pure mechanisms at delta.
+def optimal_pure_epsilon(each: float, *, count: int, delta: float) -> float:
+    """Return the smallest epsilon of all adaptive compositions of ``count`` pure mechanisms.
 
     It is the smallest such that all of them are (epsilon, delta)-DP: the inverse of
     :func:`optimal_pure_delta`, with the same references and limits.
 
-    >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
+    >>> round(optimal_pure_epsilon(0.1, count=100, delta=1e-6), 3)
     4.775
     """
-    return _smallest(*_responses(epsilons, counts), delta)
+    return _smallest(*_responses(each, count), delta)
 
 
 def bounded_range_delta(
@@ -165,13 +161,14 @@ def bounded_range_epsilon(
 
 def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, float]:
     """Return an upper bound of the delta at an epsilon, and the epsilon at which it is 0."""
-    ((r, count),) = _mechanisms([bounded_range], [count]).items()
-    r = max(r, 1e-305)  # so that the grid cells are normal numbers
+    # So that the grid cells are normal numbers
+    r = max(checks.concrete_positive("bounded_range", bounded_range), 1e-305)
+    count = checks.static_integer("count", count, 1)
     most = rounded_up(exact_total([(r, count)]))
     checks.one_of("queries", queries, ("fixed", "adaptive"))
     if queries == "fixed" and count <= _MOST_FIXED:
         return partial(_fixed, r, count), most
-    pure = _responses([r], [count])[0] if count < MOST_OUTCOMES else lambda epsilon: 1.0
+    pure = _responses(r, count)[0] if count < MOST_OUTCOMES else lambda epsilon: 1.0
     if r > _WIDEST:
         return pure, most
     if count > MOST_STEPS:
@@ -192,21 +189,6 @@ def _chord(g: np.ndarray, divergence: np.ndarray, epsilon: float) -> float:
     return left + share * (right - left)
 
 
-def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> dict[float, int]:
-    """Return how many mechanisms there are of each epsilon, as Python numbers."""
-    if len(epsilons) != len(counts) or not len(epsilons):
-        raise ValueError(
-            f"epsilons and counts must be of one length, at least 1, got {len(epsilons)} and "
-            f"{len(counts)}."
-        )
-    together: dict[float, int] = {}
-    for each, number in zip(epsilons, counts, strict=True):
-        epsilon = checks.concrete_epsilon(each)
-        count = checks.static_integer("counts", number, 1, must="integers from 1 on")
-        together[epsilon] = together.get(epsilon, 0) + count
-    return together
-
-
 def _binomial(count: int, p: float, q: float) -> np.ndarray:
     """Return the probabilities of 0..count successes, for q = 1 - p at full precision.
 
@@ -221,27 +203,21 @@ def _binomial(count: int, p: float, q: float) -> np.ndarray:
         return weights / weights.sum()
 
 
-def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> tuple[Curve, float]:
+def _responses(each: float, count: int) -> tuple[Curve, float]:
     """Return the delta of independent randomized responses at an epsilon, and their sum.
 
     Outcomes whose probability underflows are left out.
     """
-    together = _mechanisms(epsilons, counts)
-    if math.prod(count + 1 for count in together.values()) > MOST_OUTCOMES:
-        raise ValueError(
-            f"more than {MOST_OUTCOMES} outcomes of {sum(together.values())} mechanisms: use zCDP "
-            "or Renyi DP."
-        )
-    loss, probability = np.zeros(1), np.ones(1)
-    for epsilon, count in together.items():
-        lie = math.exp(-epsilon)
-        with np.errstate(over="ignore"):
-            loss = np.add.outer(loss, (count - 2 * np.arange(count + 1)) * epsilon).ravel()
-        probability = np.multiply.outer(
-            probability, _binomial(count, lie / (1 + lie), 1 / (1 + lie))
-        ).ravel()
-        loss, probability = loss[probability > 0], probability[probability > 0]
-    return partial(_excess, loss, probability), rounded_up(exact_total(together.items()))
+    epsilon = checks.concrete_positive("each", each)
+    if checks.static_integer("count", count, 1) >= MOST_OUTCOMES:
+        raise ValueError(f"count must be below {MOST_OUTCOMES}, got {count}: use zCDP or Renyi DP.")
+    lie = math.exp(-epsilon)
+    probability = _binomial(count, lie / (1 + lie), 1 / (1 + lie))
+    with np.errstate(over="ignore"):
+        loss = (count - 2 * np.arange(count + 1)) * epsilon
+    seen = probability > 0
+    most = rounded_up(exact_total([(epsilon, count)]))
+    return partial(_excess, loss[seen], probability[seen]), most
 
 
 def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:

@@ -47,9 +47,9 @@ def divergence(p, q, level):
 @pytest.mark.parametrize(
     ("part", "count", "epsilon", "exact"),
     [
-        (Guarantee(0.5, inf, "swap"), 10, 1.0, optimal_pure_delta([0.5], [10], epsilon=1.0)),
+        (Guarantee(0.5, inf, "swap"), 10, 1.0, optimal_pure_delta(0.5, count=10, epsilon=1.0)),
         # 3e-13
-        (Guarantee(0.1, inf, "swap"), 100, 7.0, optimal_pure_delta([0.1], [100], epsilon=7.0)),
+        (Guarantee(0.1, inf, "swap"), 100, 7.0, optimal_pure_delta(0.1, count=100, epsilon=7.0)),
         (Guarantee(neighbors="swap", gdp=0.1), 100, 2.0, delta_of_gdp(1.0, epsilon=2.0)),
         (Guarantee(neighbors="swap", gdp=1e-3), 10**6, 4.5, delta_of_gdp(1.0, epsilon=4.5)),  # 1e-5
         (laplace(1.0), 1, 0.5, 1 - exp(-0.25)),
@@ -70,7 +70,7 @@ def test_rounding_is_paid():
     parts = [(Guarantee(0.01, inf, "swap"), 1000)]
     for epsilon in (2.4, 2.6, 2.7, 2.8, 3.0):
         assert losses.delta_of(parts, epsilon) >= optimal_pure_delta(
-            [0.01], [1000], epsilon=epsilon
+            0.01, count=1000, epsilon=epsilon
         )
 
 

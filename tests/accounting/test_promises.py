@@ -122,7 +122,7 @@ def test_noise_on_a_resolution_is_not_taken_for_that_on_the_line(number):
     those of continuous noise.
     """
     profile = dpjax.count(jnp.arange(3.0))
-    exact = optimal_pure_delta([1.0], [number], epsilon=number / 2)
+    exact = optimal_pure_delta(1.0, count=number, epsilon=number / 2)
     guarantee = dpjax.laplace.guarantee
     bounded = guarantee("add_remove", 1.0, bounded=True)
     for each in (guarantee(profile, 1.0), guarantee("add_remove", 1.0)):
