@@ -197,8 +197,7 @@ def _guarantee_of_parts(
     most, ranges = float(np.max(2 * rate * total)), 2 * rate[:, None] * each
 
     def curve(order: np.ndarray) -> np.ndarray:
-        each_range, orders = np.broadcast_arrays(ranges[..., None], order)
-        parts = rdp_of_bounded_range(each_range, order=orders)
+        parts = rdp_of_bounded_range(ranges[..., None], order=order)
         return np.minimum(np.maximum.accumulate(parts.sum(axis=1).max(axis=0)), most)
 
     rho = float(np.max(rate * rate * square)) / 2
