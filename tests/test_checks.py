@@ -24,7 +24,7 @@ DOWN = dpjax.maximum(np.arange(9.0), lower=0, upper=9)
 # What is no argument of a function takes a whole number of at least 0 or 1, too; 3 is good for all.
 TAKERS = {
     "a number of mechanisms": (lambda n: Guarantee(0.5, 0.5, "swap") * n, 1),
-    "counts": (lambda n: accounting.optimal_pure_epsilon([0.1], [n], delta=0.1), 1),
+    "count": (lambda n: accounting.optimal_pure_epsilon(0.1, count=n, delta=0.1), 1),
     "truncate k": (lambda n: jax.jit(lambda: PROFILE.truncate(n))(), 0),
     "of fractional levels: truncate k": (lambda n: jax.jit(lambda: FRACTIONAL.truncate(n))(), 0),
     "truncate num_steps": (

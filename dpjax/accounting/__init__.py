@@ -50,8 +50,6 @@ them on a logarithmic scale, :class:`dpjax.Log`, as in notebook 06.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from dpjax.accounting.composition import Composition
 from dpjax.accounting.conversions import (
     bounded_range_of_zcdp,
@@ -80,6 +78,7 @@ from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdome
 from dpjax.accounting.gaussian_dp import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.ledger import Ledger
 from dpjax.accounting.planning import (
     epsilon_for_error,
     epsilon_per_query,
@@ -95,9 +94,6 @@ from dpjax.accounting.ranges import (
 )
 from dpjax.accounting.sampling import fixed_size_subsample, poisson_subsample
 from dpjax.accounting.trade_off import trade_off_bound
-
-if TYPE_CHECKING:
-    from dpjax.accounting.ledger import Ledger
 
 __all__ = [
     "BudgetExceeded",
@@ -147,14 +143,3 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Import the ledger, which needs SQLite, on first use."""
-        if name != "Ledger":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from dpjax.accounting.ledger import Ledger
-
-        return Ledger

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from math import expm1, fsum, hypot, inf, log1p, prod, sqrt
+from math import expm1, fsum, hypot, inf, log1p, sqrt
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,7 @@ from dpjax.accounting.guarantee import (
 )
 from dpjax.display import Shown
 
-# The most guarantees that are composed by their losses, each of which takes Fourier transforms, or
-# by the outcomes of randomized responses, of which there are more than two to this power
+# The most guarantees that are composed by their losses, each of which takes Fourier transforms
 _MOST_KINDS = 32
 Parts = tuple[tuple[Guarantee, int], ...]
 
@@ -125,7 +124,7 @@ class Composition(Shown):
 
         This is basic composition.
         """
-        return self._sum("epsilon")
+        return rounded_up(self.exact_sum("epsilon"))
 
     @cached_property
     def delta(self) -> float:
@@ -133,17 +132,12 @@ class Composition(Shown):
 
         With this probability, :attr:`zcdp`, :meth:`rdp` and :attr:`gdp` need not hold.
         """
-        return self._sum("delta")
+        return rounded_up(self.exact_sum("delta"))
 
     @cached_property
     def zcdp(self) -> float:
         """The sum of the rho of zCDP of all mechanisms, rounded up."""
-        return self._sum("zcdp")
-
-    @property
-    def rho(self) -> float:
-        """The same as :attr:`zcdp`."""
-        return self.zcdp
+        return rounded_up(self.exact_sum("zcdp"))
 
     @property
     def bounded_range(self) -> float:
@@ -154,7 +148,7 @@ class Composition(Shown):
         range. Only the first mechanism adds its range alone; it is taken to be the one for which
         this saves least.
         """
-        later = exact_total((part.epsilon, 2 * count) for part, count in self.parts)
+        later = 2 * self.exact_sum("epsilon")
         first = min(self.parts, key=lambda part: 2 * part[0].epsilon - part[0].bounded_range)[0]
         if later == inf or first.bounded_range >= 2 * first.epsilon:
             return rounded_up(later)
@@ -214,8 +208,8 @@ class Composition(Shown):
         """Return the epsilon at ``delta`` by every rule that applies to adaptive mechanisms.
 
         * ``"basic"``: the sum of the epsilons.
-        * ``"optimal"``: exact for pure mechanisms in the worst case, if the number of outcomes of
-          their randomized responses is small enough.
+        * ``"optimal"``: exact in the worst case for up to two million pure mechanisms of one
+          epsilon.
         * ``"gaussian"``: exact for mechanisms that all have Gaussian DP.
         * ``"bounded_range"``: the adaptive recursion, for up to 200 mechanisms of one range.
         * ``"rdp"``: the best order of the sum of Renyi divergences, each the tightest that its
@@ -273,19 +267,12 @@ class Composition(Shown):
         target = checks.concrete_delta(delta)
         return losses.epsilon_of(self.parts, target)[1] if self._known else None
 
-    def best_rule_at(self, delta: float) -> tuple[str, float]:
-        """Return the rule with the smallest epsilon at ``delta``, and that epsilon.
-
-        ``("none", inf)`` if none applies.
-        """
-        return min(self.rules_at(delta).items(), key=lambda rule: rule[1], default=("none", inf))
-
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon of all rules at ``delta``, in (0, 1).
 
         Infinite if no rule applies.
         """
-        return self.best_rule_at(delta)[1]
+        return min(self.rules_at(delta).values(), default=inf)
 
     def delta_at(self, epsilon: float) -> float:
         """Return the smallest delta at ``epsilon``, at least 0, by the rules of :meth:`rules_at`.
@@ -306,16 +293,17 @@ class Composition(Shown):
         found: dict[str, tuple[Callable[..., float], Callable[..., float]]] = {}
         if self.epsilon < inf:
             found["basic"] = (lambda delta: self.epsilon, lambda epsilon: self.epsilon > epsilon)
-        if self._few_outcomes:
-            paid = [(part.epsilon, count) for part, count in self.parts if part.epsilon]
-            pure = [epsilon for epsilon, _ in paid], [count for _, count in paid]
+        each = {part.epsilon for part, _ in self.parts if part.epsilon}
+        paid = sum(count for part, count in self.parts if part.epsilon)
+        if len(each) == 1 and self.epsilon < inf and paid < ranges.MOST_OUTCOMES:
             found["optimal"] = (
-                partial(ranges.optimal_pure_epsilon, *pure),
-                partial(ranges.optimal_pure_delta, *pure),
+                partial(ranges.optimal_pure_epsilon, *each, count=paid),
+                partial(ranges.optimal_pure_delta, *each, count=paid),
             )
         if 0 < self.gdp < inf:
             found["gaussian"] = (partial(epsilon_of_gdp, self.gdp), partial(delta_of_gdp, self.gdp))
-        if one := self._one_range:
+        one, *others = {part.bounded_range for part, _ in self.parts}
+        if 0 < one < inf and not others and self.count <= ranges.MOST_STEPS:
             of_all: dict[str, Any] = {"count": self.count, "queries": "adaptive"}
             found["bounded_range"] = (
                 partial(ranges.bounded_range_epsilon, one, **of_all),
@@ -328,8 +316,9 @@ class Composition(Shown):
             )
         return found
 
-    def _sum(self, name: str) -> float:
-        return rounded_up(exact_total((getattr(part, name), count) for part, count in self.parts))
+    def exact_sum(self, name: str) -> Fraction | float:
+        """Return the exact sum of a promise of all mechanisms."""
+        return exact_total((getattr(part, name), count) for part, count in self.parts)
 
     @cached_property
     def _log_kept(self) -> float:
@@ -347,22 +336,11 @@ class Composition(Shown):
 
         Where one is exact in the worst case, no sum of losses can be smaller.
         """
-        if any(part.sampled or part.laplace < inf for part, _ in self.parts):
-            return self._known
-        pure = all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts)
-        exact = self.gdp < inf or (pure and self._few_outcomes) or self._one_range
-        gaussian = any(part.gdp < inf for part, _ in self.parts)
-        return self._known and (self.gdp == inf if gaussian else not exact)
+        exact = {"gaussian", "bounded_range"}
+        if all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts):
+            exact.add("optimal")
+        more = any(part.sampled or part.laplace < inf for part, _ in self.parts)
+        return self._known and (more or not exact & self._rules.keys())
 
-    @cached_property
-    def _few_outcomes(self) -> bool:
-        if not 0 < self.epsilon < inf or len(self.parts) > _MOST_KINDS:
-            return False
-        return prod(count + 1 for _, count in self.parts) <= ranges.MOST_OUTCOMES
 
-    @property
-    def _one_range(self) -> float:
-        """The common bounded range of at most 200 mechanisms; 0 if there is none."""
-        widths = {part.bounded_range for part, _ in self.parts}
-        one = min(widths)
-        return one if len(widths) == 1 and one < inf and self.count <= ranges.MOST_STEPS else 0.0
+Cost = Guarantee | Composition

@@ -41,13 +41,14 @@ from dpjax.checks.numbers import (
 Array = np.ndarray
 Curve = Callable[[Array], Any]
 
+AT_LEAST_0 = Interval("at least 0", 0, np.inf, "[]")
 _TINY, _ROOT_OF_LARGEST = 2.0**-52, 1e154
 _ROUNDED_UP = 1 + 2.0**-48  # above the rounding error of the formulas
-_LARGEST_EXPONENT = 700.0
 _FRACTIONS, _ROUNDS = np.linspace(-1, 1, 65), 7
 _LOWEST, _HIGHEST = -8.0, 32.0  # the initial interval of log(order - 1)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def rdp_of_pure(epsilon: Any, *, order: Any) -> Any:
     """Return the smallest r such that epsilon-DP implies (order, r)-Renyi DP.
 
@@ -61,9 +62,15 @@ def rdp_of_pure(epsilon: Any, *, order: Any) -> Any:
     >>> round(float(rdp_of_pure(1.0, order=2.0)), 5)
     0.73533
     """
-    return pure_divergence(*_at_orders(epsilon, order))
+    epsilon, order = _at_orders(epsilon, order)
+    half = epsilon / 2
+    excess = 2 * np.sinh(order * half) * np.sinh((order - 1) * half) / np.cosh(half)
+    below = np.log1p(np.exp(-epsilon)) - np.log1p(np.exp(-(2 * order - 1) * epsilon))
+    near = order * epsilon < 30
+    return np.where(near, np.log1p(excess) / (order - 1), epsilon - below / (order - 1))[()]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def rdp_of_bounded_range(epsilon: Any, *, order: Any) -> Any:
     """Return the smallest r such that bounded range epsilon implies (order, r)-Renyi DP.
 
@@ -77,9 +84,19 @@ def rdp_of_bounded_range(epsilon: Any, *, order: Any) -> Any:
     >>> round(float(rdp_of_bounded_range(1.0, order=2.0)), 5)
     0.24023
     """
-    return range_divergence(*_at_orders(epsilon, order))
+    epsilon, order = _at_orders(epsilon, order)
+    # Close to order 1 and at large orders differences cancel or overflow. The divergence increases
+    # with the order, and is at most eps, so that the order is raised, or eps returned.
+    far = (order > 0.1 / _TINY**0.5) | (epsilon > _ROOT_OF_LARGEST / order)
+    a = np.maximum(order, 1 + _TINY ** (1 / 3))
+    top, below, one = (_log_sinhc(y * epsilon / 2) for y in (a, a - 1, 1.0))
+    # Rounded up by the error of the difference
+    found = (a * top - (a - 1) * below - one + 4 * _TINY * a * top) / (a - 1)
+    most = np.minimum(epsilon, order * epsilon * epsilon / 8)
+    return np.minimum(np.where(far, epsilon, found), most)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def rdp_of_laplace(epsilon: Any, *, order: Any) -> Any:
     """Return the Renyi divergence of Laplace noise of scale sensitivity/epsilon.
 
@@ -91,7 +108,13 @@ def rdp_of_laplace(epsilon: Any, *, order: Any) -> Any:
     >>> round(float(rdp_of_laplace(1.0, order=2.0)), 5)
     0.61912
     """
-    return laplace_divergence(*_at_orders(epsilon, order))
+    epsilon, order = _at_orders(epsilon, order)
+    above, twice = order - 1, 2 * order - 1
+    # The terms of first order in eps cancel, and are left out of both exponentials.
+    excess = order * second_order(above * epsilon) + above * second_order(-order * epsilon)
+    beyond = np.log1p(above / order * np.exp(-twice * epsilon)) - np.log1p(above / order)
+    near = order * epsilon < 1
+    return np.where(near, np.log1p(excess / twice) / above, epsilon + beyond / above)[()]
 
 
 def zcdp_of_pure(epsilon: Any) -> Any:
@@ -278,9 +301,7 @@ def subsampled_epsilon(epsilon: Any, *, probability: Any) -> Any:
     >>> round(float(subsampled_epsilon(1.0, probability=0.1)), 6)
     0.158565
     """
-    whole, share = public(POSITIVE, "epsilon", epsilon), _share(probability)
-    near = np.log1p(share * np.expm1(np.minimum(whole, _LARGEST_EXPONENT)))
-    return np.where(whole < _LARGEST_EXPONENT, near, np.logaddexp(np.log(share) + whole, 0.0))[()]
+    return mixed(public(POSITIVE, "epsilon", epsilon), _share(probability))
 
 
 def epsilon_before_sampling(epsilon: Any, *, probability: Any) -> Any:
@@ -295,8 +316,7 @@ def epsilon_before_sampling(epsilon: Any, *, probability: Any) -> Any:
     >>> round(float(epsilon_before_sampling(1.0, probability=0.1)), 6)
     2.900477
     """
-    budget, share = public(POSITIVE, "epsilon", epsilon), _share(probability)
-    return budget + np.log1p(-np.expm1(-budget) * ((1 - share) / share))
+    return mixed(public(POSITIVE, "epsilon", epsilon), 1 / _share(probability))
 
 
 def sampling_efficiency(epsilon: Any, *, probability: Any) -> Any:
@@ -317,46 +337,12 @@ def sampling_efficiency(epsilon: Any, *, probability: Any) -> Any:
     return _share(probability) * before / public(POSITIVE, "epsilon", epsilon)
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def pure_divergence(epsilon: Any, order: Any) -> Any:
-    """Return the Renyi divergence of randomized response, for any epsilon of at least 0."""
-    half = epsilon / 2
-    excess = 2 * np.sinh(order * half) * np.sinh((order - 1) * half) / np.cosh(half)
-    below = np.log1p(np.exp(-epsilon)) - np.log1p(np.exp(-(2 * order - 1) * epsilon))
-    near = order * epsilon < 30
-    return np.where(near, np.log1p(excess) / (order - 1), epsilon - below / (order - 1))[()]
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def range_divergence(epsilon: Any, order: Any) -> Any:
-    """Return the largest Renyi divergence of a pair with losses t and t - eps, for any eps >= 0.
-
-    The worst t solves e^t = ((a-1)/a) (1 - e^(-a eps)) / (e^(-eps) - e^(-a eps)); with it, all
-    exponentials combine to hyperbolic sines.
-    """
-    # Close to order 1 and at large orders differences cancel or overflow. The divergence increases
-    # with the order, and is at most eps, so that the order is raised, or eps returned.
-    far = (order > 0.1 / _TINY**0.5) | (epsilon > _ROOT_OF_LARGEST / order)
-    a = np.maximum(order, 1 + _TINY ** (1 / 3))
-    top, below, one = (_log_sinhc(y * epsilon / 2) for y in (a, a - 1, 1.0))
-    # Rounded up by the error of the difference
-    found = (a * top - (a - 1) * below - one + 4 * _TINY * a * top) / (a - 1)
-    most = np.minimum(epsilon, order * epsilon * epsilon / 8)
-    return np.minimum(np.where(far, epsilon, found), most)
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def laplace_divergence(epsilon: Any, order: Any) -> Any:
-    """Return the Renyi divergence of Laplace noise.
-
-    It is log(a/(2a-1) e^((a-1) eps) + (a-1)/(2a-1) e^(-a eps)) / (a-1).
-    """
-    above, twice = order - 1, 2 * order - 1
-    # The terms of first order in eps cancel, and are left out of both exponentials.
-    excess = order * second_order(above * epsilon) + above * second_order(-order * epsilon)
-    beyond = np.log1p(above / order * np.exp(-twice * epsilon)) - np.log1p(above / order)
-    near = order * epsilon < 1
-    return np.where(near, np.log1p(excess / twice) / above, epsilon + beyond / above)[()]
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")
+def mixed(epsilon: Any, factor: Any) -> Any:
+    """Return log(1 + factor (e^epsilon - 1)), for an epsilon of either sign."""
+    near = np.log1p(factor * np.expm1(epsilon))
+    far = epsilon + np.log(factor) + np.log1p(-np.exp(-np.maximum(epsilon, 0.0)))
+    return np.where(near == np.inf, far, near)[()]
 
 
 def second_order(x: Any) -> Any:
@@ -416,7 +402,7 @@ def _line(zcdp: Any) -> Curve:
 
 
 def _at_orders(epsilon: Any, order: Any) -> tuple[Any, Any]:
-    return public(POSITIVE, "epsilon", epsilon), public(ABOVE_ONE, "order", order)
+    return public(AT_LEAST_0, "epsilon", epsilon), public(ABOVE_ONE, "order", order)
 
 
 def _share(probability: Any) -> Any:

@@ -24,13 +24,6 @@ the unconditional ones times a constant, so the range stays b, and since the int
 contains 0, the loss is at most b. So an epsilon-bounded-range mechanism conditioned on a fixed set
 of outputs stays epsilon-DP.
 
-Renyi divergences. The densities f and f' become f/p and f'/p' given S, so
-
-    D_a(f/p || f'/p') = log(p^-a p'^(a-1) integral over S of f^a f'^(1-a)) / (a-1)
-                     <= D_a(f || f') + a/(a-1) log(1/s),
-
-since p' is at most 1. Besides, divergences increase with the order.
-
 A fixed number m of attempts, then a fallback F. The output distribution is A + q^m F with A(T) =
 P[M in T and S] g(q), g(q) = 1 + q + ... + q^(m-1) = (1 - q^m) / (1 - q). Where q > q', g(q)/g(q') =
 (p'/p) (1 - q^m)/(1 - q'^m) <= p'/p <= r; elsewhere it is at most 1. So A(T) <= e^eps' A'(T) + delta
@@ -49,16 +42,14 @@ S*] <= P[M~(x') in S] + failure, so the delta is delta + (1 + e^epsilon) failure
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, exp, expm1, inf, log, log1p
 from sys import float_info
 from typing import Literal
 
-import numpy as np
-
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 
+_ROUNDED_UP = 1 + 2.0**-43  # above the rounding error of the formulas
 Bound = Literal["sharp", "published"]
 Fallback = Literal["public", "private"]
 Test = Literal["public", "private"]
@@ -77,7 +68,7 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
             with a high loss; ``"public"`` for a fixed set of outputs.
 
     Returns:
-        A :class:`Guarantee`, with neither bounded range nor zCDP.
+        A :class:`Guarantee`, with a bounded range only where nothing fails and delta is 0.
 
     Raises:
         ValueError: epsilon is infinite, or a parameter is out of range, or the new delta would be 1
@@ -99,9 +90,7 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
     checks.one_of("test", test, ("private", "public"))
     # e^epsilon failure, at most e
     other = exp(min(guarantee.epsilon + log(beta), 1.0)) if beta and test == "private" else 0.0
-    return replace(
-        _promised(guarantee, guarantee.epsilon, guarantee.delta + beta + other), bounded_range=inf
-    )
+    return _promised(guarantee, guarantee.epsilon, guarantee.delta + beta + other)
 
 
 def condition_on_success(
@@ -122,8 +111,7 @@ def condition_on_success(
     Returns:
         A :class:`Guarantee`. If delta is 0, its bounded range is the smaller of that of one attempt
         and twice its epsilon, and the ``"sharp"`` epsilon is at most this range: conditioning
-        leaves an epsilon-bounded-range mechanism epsilon-DP. For a mechanism with zCDP but no
-        epsilon, the result has a curve of Renyi divergences.
+        leaves an epsilon-bounded-range mechanism epsilon-DP.
 
     Raises:
         ValueError: a parameter is out of range, or ``delta >= 1 - failure``.
@@ -143,19 +131,6 @@ def condition_on_success(
     >>> round(condition_on_success(Guarantee(1.0, 2.0, "swap"), 0.1).epsilon, 3)
     1.068
     """
-    if (
-        isinstance(guarantee, Guarantee)
-        and guarantee.epsilon == inf
-        and not guarantee.delta
-        and guarantee.rho < inf
-    ):
-        success = 1 - checks.concrete_fraction("failure", failure)
-
-        def curve(order: np.ndarray) -> np.ndarray:
-            of_order = guarantee.rdp(order) - order / (order - 1) * log(success) * (1 + 1e-15)
-            return np.minimum.accumulate(of_order[::-1])[::-1]
-
-        return Guarantee(neighbors=guarantee.neighbors, unit=guarantee.unit).with_curve(curve)
     beta = _checked(guarantee, failure)
     return _promised(guarantee, _conditioned(guarantee, beta, bound), guarantee.delta / (1 - beta))
 
@@ -248,22 +223,20 @@ def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
     checks.one_of("bound", bound, ("sharp", "published"))
     epsilon, delta, success = guarantee.epsilon, guarantee.delta, 1 - beta
     if bound == "published":
-        return 2 * epsilon - log(1 - delta / success)
+        return (2 * epsilon - log(1 - delta / success)) * _ROUNDED_UP
     if not beta:
         return epsilon
     # The three bounds on log r, in forms without cancellation; e^epsilon is computed only where
     # that bound may be the smallest.
     grown = log1p(expm1(epsilon) + delta / success) if epsilon < -log(success) else inf
     fewer = log1p((-beta * expm1(-epsilon) + delta * exp(-epsilon)) / success)
-    sharp = epsilon + min(-log(success), grown, fewer)
+    sharp = (epsilon + min(-log(success), grown, fewer)) * _ROUNDED_UP
     return sharp if delta else min(sharp, guarantee.bounded_range, 2 * epsilon)
 
 
 def _promised(guarantee: Guarantee, epsilon: float, delta: float) -> Guarantee:
-    """Return (epsilon, delta)-DP.
-
-    If delta is 0, with the range of one attempt or twice its epsilon.
-    """
+    """Return (epsilon, delta)-DP, delta rounded up; if it is 0, with the range of one attempt."""
+    delta *= _ROUNDED_UP
     if not delta < 1:
         raise ValueError(f"nothing is promised: delta would be {delta:g}, and must be below 1.")
     bounded_range = inf if delta else min(guarantee.bounded_range, 2 * guarantee.epsilon)

@@ -38,7 +38,6 @@ from __future__ import annotations
 import copy
 import json
 import threading
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping
 from fractions import Fraction
@@ -46,13 +45,14 @@ from math import inf, log, pi, sqrt
 from typing import Any, Literal, Self
 
 from dpjax import checks
-from dpjax.accounting.composition import Composition
+from dpjax.accounting.composition import Cost
 from dpjax.accounting.conversions import zcdp_of
 from dpjax.accounting.groups import check_membership
-from dpjax.accounting.guarantee import Guarantee, exact_total, one_of_all
+from dpjax.accounting.guarantee import Guarantee, one_of_all
 
-Costs = tuple[Fraction | float, ...]  # epsilon, rho and delta
+Costs = tuple[Fraction | float, ...]
 Described = Mapping[str, Any] | None
+_KINDS = ("epsilon", "rho", "delta")  # of costs, in this order
 _NOTHING: Costs = (Fraction(0),) * 3
 # Held while a cost is compared with a budget and added. Interrupts cannot leave it held, since
 # ``with`` acquires and releases it in one instruction each.
@@ -74,58 +74,50 @@ class BudgetExceeded(RuntimeError):
     """
 
 
-class People:
-    """Whom the guarantees of a budget, of its sessions and of its parts protect.
-
-    Attributes:
-        unit: their common unit, such as ``"person"``; ``""`` if none states one.
-        column: the column that identifies the persons, as JSON; ``""`` if none is stated.
-    """
-
-    unit = column = ""
-
-    def joined(self, unit: str, column: str) -> tuple[str, str]:
-        """Return the unit and the column after a guarantee; raise ``ValueError`` if one differs."""
-        if column and self.column and column != self.column:
-            raise ValueError(
-                f"this budget has guarantees for the persons of column {self.column}, and this one "
-                f"is for those of column {column}: together they hold for neither, as several "
-                "persons of one column may belong to one of the other. Use a budget or a ledger of "
-                "its own for each kind of person; if the persons are the same, rename the column."
-            )
-        return one_of_all("unit", (self.unit, unit)), column or self.column
-
-
 class Spent:
     """The exact sums of the costs charged so far.
 
     Attributes:
-        people: whom they protect.
         sums: the costs of the mechanisms that see only a part, by its name; ``""`` is everyone.
+        people: whom they protect: their common ``"unit"``, such as a person, and the ``"column"``
+            that identifies the persons, as JSON; ``""`` if none is stated. A session shares it with
+            its budget.
     """
 
-    def __init__(self, people: People) -> None:
-        self.people, self.sums = people, {"": _NOTHING}
+    def __init__(self) -> None:
+        self.sums, self.people = {"": _NOTHING}, {"unit": "", "column": ""}
+
+    def joined(self, unit: str, column: str) -> dict[str, str]:
+        """Return whom all protect after a guarantee; raise ``ValueError`` if one differs."""
+        before = self.people["column"]
+        if column and before and column != before:
+            raise ValueError(
+                f"this budget has guarantees for the persons of column {before}, and this one is "
+                f"for those of column {column}: together they hold for neither, as several persons "
+                "of one column may belong to one of the other. Use a budget or a ledger of its own "
+                "for each kind of person; if the persons are the same, rename the column."
+            )
+        return {"unit": one_of_all("unit", (self.people["unit"], unit)), "column": column or before}
 
     def add(self, part: str, costs: Costs, unit: str, column: str) -> None:
         """Add the costs of a mechanism."""
-        self.people.unit, self.people.column = self.people.joined(unit, column)
+        self.people.update(self.joined(unit, column))
         self.sums = self.sums | {part: _total(self.sums.get(part, _NOTHING), costs)}
 
-    def totals(self, part: str, costs: Costs = _NOTHING) -> list[list[float]]:
-        """Return what a part has lost, or of everyone what each part has, with ``costs`` added."""
-        own = [self.sums.get(name, _NOTHING) for name in ([part] if part else self.sums) if name]
-        everyone = _total(self.sums[""], costs)
-        return [
-            [checks.nearest_float(number) for number in _total(everyone, each)]
-            for each in own or [_NOTHING]
-        ]
+    def used(self, part: str, costs: Costs = _NOTHING) -> dict[str, float]:
+        """Return what a part has lost by name, with ``costs`` added; of everyone, what any has."""
+        own = [sums for name, sums in self.sums.items() if name and part in ("", name)]
+        largest = tuple(map(max, zip(_NOTHING, *own, strict=True)))
+        used = map(checks.nearest_float, _total(self.sums[""], largest, costs))
+        return dict(zip(_KINDS, used, strict=True))
 
 
 class Totals:
     """What filters, ledgers and odometers share: public totals, read-only, and what they charge."""
 
-    def __init__(self, delta: float, neighbors: str, mechanism_delta: float) -> None:
+    # Not a dataclass, as dataclasses.replace would return a budget without the costs charged so
+    # far.
+    def __init__(self, delta: float, neighbors: str, mechanism_delta: float = 0.0) -> None:
         # As Python floats, since NumPy and JAX would compare with a float32 in float32.
         self.delta = checks.concrete_fraction("delta", delta)
         self.neighbors = checks.one_of("neighbors", neighbors, checks.RELATIONS)
@@ -136,7 +128,7 @@ class Totals:
                 f"delta={delta}."
             )
         rounded = 1 - 2.0**-52 if self.mechanism_delta else 1
-        self._share = (self.delta - self.mechanism_delta) * rounded
+        self._share, self._spent = (self.delta - self.mechanism_delta) * rounded, Spent()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in vars(self):
@@ -144,11 +136,10 @@ class Totals:
         super().__setattr__(name, value)
 
     def __repr__(self) -> str:
-        public = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        totals = ", ".join(f"{name}={value!r}" for name, value in public.items())
-        return f"{type(self).__name__}({totals})"
+        totals = (f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
+        return f"{type(self).__name__}({', '.join(totals)})"
 
-    def _costs(self, spent: Guarantee | Composition) -> Costs:
+    def _costs(self, spent: Cost) -> Costs:
         """Return the exact costs of a mechanism; infinite where it promises nothing.
 
         Raises:
@@ -156,7 +147,7 @@ class Totals:
                 be converted by its method ``guarantee``.)
             ValueError: the relation differs, or the kind that is charged is not promised.
         """
-        if not isinstance(spent, Guarantee | Composition):
+        if not isinstance(spent, Cost):
             raise TypeError(
                 f"this budget charges a Guarantee or a Composition, got {type(spent).__name__}."
             )
@@ -165,10 +156,7 @@ class Totals:
                 f"this budget is under {self.neighbors} neighbors, the guarantee under "
                 f"{spent.neighbors}."
             )
-        epsilon, rho, delta = (
-            exact_total((getattr(part, name), count) for part, count in (1 * spent).parts)
-            for name in ("epsilon", "zcdp", "delta")
-        )
+        epsilon, rho, delta = map((1 * spent).exact_sum, ("epsilon", "zcdp", "delta"))
         if delta and not self.mechanism_delta:
             raise ValueError(
                 "this budget reserves no delta for the mechanisms' own deltas, but the guarantee "
@@ -182,11 +170,11 @@ class Totals:
         return epsilon, rho, delta
 
 
-class Budget(Totals, ABC):
+class Budget(Totals):
     """What filters and ledgers share: what is left, and of whom."""
 
     def __init__(
-        self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float
+        self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0
     ) -> None:
         self.epsilon = checks.concrete_epsilon(epsilon)
         super().__init__(delta, neighbors, mechanism_delta)
@@ -194,16 +182,29 @@ class Budget(Totals, ABC):
         if self._share:
             # Its epsilon is a difference of numbers that may be much larger
             rho = float(zcdp_of(self.epsilon, delta=self._share)) * (1 - 2.0**-40)
-        self._limits = {"epsilon": self.epsilon, "rho": rho, "delta": self.mechanism_delta}
+        self._limits = dict(zip(_KINDS, (self.epsilon, rho, self.mechanism_delta), strict=True))
         self._kind, self._part = "rho" if rho else "epsilon", ""
 
-    @abstractmethod
-    def charge(self, guarantee: Guarantee | Composition, what: Described = None) -> None:
-        """Charge a mechanism, before it runs."""
+    def charge(self, guarantee: Cost, what: Described = None) -> None:
+        """Charge a mechanism, before it runs; an interactive one, before its first answer.
 
-    @abstractmethod
+        Args:
+            guarantee: the cost of the mechanism.
+            what: a public description. Of it, the budget keeps the column that identifies the
+                persons (``what["unit"]``, as :func:`dpjax.frames.release` states it), since a
+                promise for riders and one for drivers do not add up.
+
+        Raises:
+            BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
+            ValueError: the relation or unit differs, the persons are those of another column, or
+                the guarantee lacks a promise of the kind that is charged.
+        """
+        with _LOCK:
+            self._admit(self._spent, guarantee, what)
+
     def _now(self) -> Spent:
         """Return what is spent so far."""
+        return self._spent
 
     def __str__(self) -> str:
         return f"remaining {self._left_text(self._now())}"
@@ -224,7 +225,7 @@ class Budget(Totals, ABC):
 
         It exceeds a budget of zCDP where mechanisms were admitted by the sum of their epsilons.
         """
-        return self._used(self._now())[self._kind]
+        return self._now().used(self._part)[self._kind]
 
     @property
     def remaining(self) -> float:
@@ -249,29 +250,29 @@ class Budget(Totals, ABC):
 
         Sessions are included.
         """
-        return self._now().people.unit
+        return self._now().people["unit"]
 
-    def fits(self, guarantee: Guarantee | Composition, what: Described = None) -> bool:
+    def fits(self, guarantee: Cost, what: Described = None) -> bool:
         """Return whether a guarantee fits into the remaining budget; see ``charge``.
 
         The answer depends on costs, not on data.
         """
-        costs, spent = self._costs(guarantee), self._now()
-        spent.people.joined(guarantee.unit, column_of(guarantee, what))
-        return self._has_room(spent, costs)
+        spent = self._now()
+        spent.joined(guarantee.unit, column_of(guarantee, what))
+        return self._has_room(spent, self._costs(guarantee))
 
-    def times(self, guarantee: Guarantee | Composition) -> int:
+    def times(self, guarantee: Cost) -> int:
         """Return how often a guarantee fits into the remaining budget, at most 2^20 times.
 
         >>> PrivacyFilter(1.0, 0.0, "swap").times(Guarantee(0.3, 0.3, "swap"))
         3
         """
-        spent = self._now()
-        return bisect_left(
-            range(1, 2**20 + 1),
-            True,
-            key=lambda count: not self._has_room(spent, self._costs(count * guarantee)),
-        )
+        spent, costs = self._now(), self._costs(guarantee)
+
+        def exceeds(count: int) -> bool:
+            return not self._has_room(spent, tuple(count * cost for cost in costs))
+
+        return bisect_left(range(1, 2**20 + 1), True, key=exceeds)
 
     def part(
         self, name: str, *, membership: Literal["by_value", "by_position"] = "by_value"
@@ -313,41 +314,29 @@ class Budget(Totals, ABC):
         vars(same)[name] = value
         return same
 
-    def _admit(self, spent: Spent, guarantee: Guarantee | Composition, what: Described) -> None:
+    def _admit(self, spent: Spent, guarantee: Cost, what: Described) -> None:
         """Add the cost of a mechanism to what is spent, or raise."""
         costs, column = self._costs(guarantee), column_of(guarantee, what)
-        spent.people.joined(guarantee.unit, column)
+        spent.joined(guarantee.unit, column)
         if not self._has_room(spent, costs):
-            cost = [f"{checks.nearest_float(number):g}" for number in costs]
-            named = self._named(dict(zip(self._limits, cost, strict=True)))
+            cost = dict(zip(_KINDS, map(checks.nearest_float, costs), strict=True))
+            named = ", ".join(f"{name} {cost[name]:g}" for name in self._left(spent))
             raise BudgetExceeded(
                 f"a cost of {named} exceeds the remaining {self._left_text(spent)}."
             )
         spent.add(self._part, costs, guarantee.unit, column)
 
     def _has_room(self, spent: Spent, costs: Costs) -> bool:
-        most = self._limits
-        return all(
-            delta <= most["delta"] and (epsilon <= most["epsilon"] or rho <= most["rho"])
-            for epsilon, rho, delta in spent.totals(self._part, costs)
-        )
-
-    def _used(self, spent: Spent) -> dict[str, float]:
-        largest = map(max, zip(*spent.totals(self._part), strict=True))
-        return dict(zip(self._limits, largest, strict=True))
+        fits = {name: n <= self._limits[name] for name, n in spent.used(self._part, costs).items()}
+        return fits["delta"] and (fits["epsilon"] or fits["rho"])
 
     def _left(self, spent: Spent) -> dict[str, float]:
-        used, limits = self._used(spent), self._limits.items()
+        used, limits = spent.used(self._part), self._limits.items()
         return {name: max(limit - used[name], 0.0) for name, limit in limits if limit}
 
     def _left_text(self, spent: Spent) -> str:
         left = self._left(spent).items()
-        return self._named({name: f"{rest:g} of {self._limits[name]:g}" for name, rest in left})
-
-    def _named(self, numbers: Mapping[str, str]) -> str:
-        kinds = dict.fromkeys(("epsilon", self._kind))
-        either = " or ".join(f"{name} {numbers[name]}" for name in kinds)
-        return f"{either} and delta {numbers['delta']}" if self.mechanism_delta else either
+        return ", ".join(f"{name} {rest:g} of {self._limits[name]:g}" for name, rest in left)
 
 
 class PrivacyFilter(Budget):
@@ -385,34 +374,6 @@ class PrivacyFilter(Budget):
     >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
     """
 
-    # Not a dataclass, as dataclasses.replace would return a budget without the costs charged so
-    # far.
-    def __init__(
-        self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0
-    ) -> None:
-        super().__init__(epsilon, delta, neighbors, mechanism_delta)
-        self._spent = Spent(People())
-
-    def _now(self) -> Spent:
-        return self._spent
-
-    def charge(self, guarantee: Guarantee | Composition, what: Described = None) -> None:
-        """Charge a mechanism, before it runs; an interactive one, before its first answer.
-
-        Args:
-            guarantee: the cost of the mechanism.
-            what: a public description. Of it, the budget keeps the column that identifies the
-                persons (``what["unit"]``, as :func:`dpjax.frames.release` states it), since a
-                promise for riders and one for drivers do not add up.
-
-        Raises:
-            BudgetExceeded: the cost exceeds the remaining budget; nothing was charged.
-            ValueError: the relation or unit differs, the persons are those of another column, or
-                the guarantee lacks a promise of the kind that is charged.
-        """
-        with _LOCK:
-            self._admit(self._spent, guarantee, what)
-
     def session(
         self, epsilon: float, delta: float = 0.0, mechanism_delta: float = 0.0
     ) -> PrivacyFilter:
@@ -440,7 +401,7 @@ class PrivacyFilter(Budget):
         (0.25, 0.25)
         """
         opened = PrivacyFilter(epsilon, delta, self.neighbors, mechanism_delta)
-        opened._spent.people = self._spent.people  # so that all guarantees are for one unit
+        opened._spent.people = self._spent.people  # so that all are for one unit
         self.charge(
             Guarantee(opened.epsilon, inf, self.neighbors, delta=opened.delta, unit=self.unit)
         )
@@ -455,14 +416,13 @@ class PrivacyOdometer(Totals):
     this is the loss of their distributions conditioned on the events that these deltas refer to.
 
     With ``delta = 0`` :attr:`epsilon` is the sum of epsilons. Otherwise there are filters with
-    budgets rho_f = rho_0 2^f and delta_f = 6 delta / (pi^2 (f+1)^2), f = 0, 1, 2, ..., and the
+    budgets rho_f = 2^(f-10) and delta_f = 6 delta / (pi^2 (f+1)^2), f = 0, 1, 2, ..., and the
     first one that is not exhausted gives the bound rho_f + 2 sqrt(rho_f log(1/delta_f)), on the
     loss itself and not only on its (epsilon, delta).
 
     Args:
         delta: in [0, 1).
         neighbors: the neighbor relation of all guarantees.
-        first: rho_0, the smallest zCDP budget of a filter; public.
         mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at
             most ``delta``. Once their sum exceeds it, :attr:`epsilon` is infinite.
 
@@ -477,18 +437,7 @@ class PrivacyOdometer(Totals):
     1.062
     """
 
-    # Not a dataclass, for the reason given in PrivacyFilter.
-    def __init__(
-        self,
-        delta: float,
-        neighbors: str,
-        first: float = 2.0**-10,
-        mechanism_delta: float = 0.0,
-    ) -> None:
-        super().__init__(delta, neighbors, mechanism_delta)
-        self.first, self._spent = checks.concrete_positive("first", first), Spent(People())
-
-    def charge(self, guarantee: Guarantee | Composition) -> None:
+    def charge(self, guarantee: Cost) -> None:
         """Add the cost of a mechanism.
 
         Raises:
@@ -501,26 +450,24 @@ class PrivacyOdometer(Totals):
     @property
     def rho(self) -> float:
         """The sum of zCDP so far."""
-        return self._spent.totals("")[0][1]
+        return self._spent.used("")["rho"]
 
     @property
     def epsilon(self) -> float:
         """The bound on the privacy loss so far; 0 before the first charge."""
-        ((epsilon, rho, delta),) = self._spent.totals("")
+        epsilon, rho, delta = self._spent.used("").values()
         if delta > self.mechanism_delta:
             return inf
         if not self._share or epsilon == rho == 0:
             return epsilon
-        number, budget = 0, self.first
+        number, budget = 0, 2.0**-10
         while rho > budget:
             number, budget = number + 1, 2 * budget
         nats = -log(6 * self._share / (pi * (number + 1)) ** 2)
         return budget + 2 * sqrt(budget * nats)
 
 
-def charge(
-    budget: Budget | None, guarantee: Guarantee | Composition, what: Mapping[str, Any]
-) -> None:
+def charge(budget: Budget | None, guarantee: Cost, what: Mapping[str, Any]) -> None:
     """Charge a budget, if it is not None. Call this after all checks and before any draw.
 
     Raises:
@@ -537,7 +484,7 @@ def charge(
     budget.charge(guarantee, what)
 
 
-def column_of(guarantee: Guarantee | Composition, what: Described) -> str:
+def column_of(guarantee: Cost, what: Described) -> str:
     """Return the column that identifies the persons of a guarantee, as JSON; "" if none does."""
     column = what.get("unit") if isinstance(what, Mapping) else None
     if guarantee.unit != "person" or column is None:

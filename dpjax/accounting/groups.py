@@ -132,7 +132,7 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
             max(part.bounded_range for part in guarantees),
             neighbors,
             delta,
-            max(part.rho for part in guarantees),
+            float(max(part.zcdp for part in guarantees)),
             points_of(orders, np.max([part.rdp(orders) for part in guarantees], axis=0)),
             max(part.gdp for part in guarantees),
             unit=unit,

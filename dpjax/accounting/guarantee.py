@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from itertools import pairwise
-from math import inf, isfinite, nextafter, tanh
+from math import inf, nextafter, tanh
 from sys import float_info
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,14 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting.conversions import (
-    laplace_divergence,
+    AT_LEAST_0,
     public,
-    pure_divergence,
-    range_divergence,
+    rdp_of_bounded_range,
+    rdp_of_laplace,
+    rdp_of_pure,
     second_order,
 )
-from dpjax.checks.numbers import ABOVE_ONE, Interval
+from dpjax.checks.numbers import ABOVE_ONE
 from dpjax.display import Shown
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ Points = tuple[tuple[float, float], ...]  # pairs of an order and a Renyi diverg
 UNITS = ("", "row", "person")
 SAMPLES = {"poisson": "add_remove", "with": "swap", "without": "swap"}
 _PROMISES = ("epsilon", "bounded_range", "zcdp", "gdp", "laplace")
-_AT_LEAST_0 = Interval("at least 0", 0, inf, "[]")
 
 
 class Implied(float):
@@ -108,14 +108,14 @@ class Guarantee(Shown):
         given = {name: attributes[name] for name in _PROMISES}
         # As Python floats, since arithmetic in NumPy's narrow types overflows
         stated = {
-            name: _AT_LEAST_0.single(name, value)
+            name: _not_below(AT_LEAST_0.single(name, value), value)
             for name, value in given.items()
             if not isinstance(value, Implied)
         }
         if min(stated.values()) == inf and not (self.renyi or self.sampled):
             stated = {name: float(value) for name, value in given.items()}
         attributes.update(dict.fromkeys(_PROMISES, inf) | stated)
-        attributes["delta"] = checks.concrete_fraction("delta", self.delta)
+        attributes["delta"] = _not_below(checks.concrete_fraction("delta", self.delta), self.delta)
         points = tuple((float(order), float(divergence)) for order, divergence in self.renyi)
         ordered = all(a < b and r <= s for (a, r), (b, s) in pairwise(points))
         if not (ordered and all(1 < order < inf and 0 <= r < inf for order, r in points)):
@@ -124,17 +124,11 @@ class Guarantee(Shown):
                 f"{self.renyi}."
             )
         attributes["renyi"] = points
-        if self.sampled:
-            kind, taken, records, parts = self.sampled
-            within = 0 < taken <= (inf if kind == "with" else records)
-            relations = {self.neighbors, *(part.neighbors for part, _ in parts)}
-            if not (within and relations == {SAMPLES.get(kind)}):
-                raise ValueError(
-                    f"sampled must be one of {tuple(SAMPLES)}, a number taken out of another one, "
-                    f"and guarantees under the relation of the sample, got {self.sampled}."
-                )
-        if not self.neighbors:
-            raise TypeError(f"a Guarantee needs neighbors=, one of {', '.join(checks.RELATIONS)}.")
+        if self.sampled and SAMPLES.get(self.sampled[0]) != self.neighbors:
+            raise ValueError(
+                f"sampled must be one of {tuple(SAMPLES)}, under the relation of that sample, got "
+                f"{self.sampled} under {self.neighbors}."
+            )
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
         checks.one_of("unit", self.unit, UNITS)
         if self.bounded_range < self.epsilon:
@@ -153,36 +147,26 @@ class Guarantee(Shown):
         return f"{first}{exception} under {self.neighbors} neighbors{unit}"
 
     def _facts(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults; of a curve, the number of points."""
-        facts = {name: repr(value) for name, value in self._given().items()}
+        """Return the promises that were stated; of a curve, the number of points."""
+        facts = {name: repr(value) for name, value in self.to_dict().items()}
         return facts | ({"renyi": f"{len(self.renyi)} points"} if self.renyi else {})
 
-    def _given(self) -> dict[str, Any]:
-        """Return the first three fields, and the others that were stated."""
-        given = {"epsilon": inf, "bounded_range": self.bounded_range, "neighbors": self.neighbors}
-        for of in fields(self):
-            value = getattr(self, of.name)
-            if value != of.default and not isinstance(value, Implied):
-                given[of.name] = value
-        return given
-
     def to_dict(self) -> dict[str, Any]:
-        """Return the first three fields, and the others that were stated.
-
-        The types are those that :mod:`json` writes; None is infinity.
-        """
-        given = {name: None if value == inf else value for name, value in self._given().items()}
+        """Return the fields that were stated, of the types that :mod:`json` writes."""
+        values = {of.name: getattr(self, of.name) for of in fields(self)}
         if self.sampled:
             *sample, parts = self.sampled
-            given["sampled"] = [*sample, [[part.to_dict(), count] for part, count in parts]]
-        return given
+            values["sampled"] = [*sample, [[part.to_dict(), count] for part, count in parts]]
+        return {
+            of.name: values[of.name]
+            for of in fields(self)
+            if values[of.name] != of.default and not isinstance(values[of.name], Implied)
+        }
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> Guarantee:
         """Return the guarantee that :meth:`to_dict` wrote."""
-        promises: dict[str, Any] = {
-            name: inf if value is None else value for name, value in given.items()
-        }
+        promises = dict(given)
         if "sampled" in promises:
             *sample, parts = promises["sampled"]
             parts = tuple((cls.from_dict(part), count) for part, count in parts)
@@ -193,7 +177,7 @@ class Guarantee(Shown):
         """Return the guarantee as JSON.
 
         >>> Guarantee(1.0, float("inf"), "swap", delta=1e-6).to_json()
-        '{"epsilon": 1.0, "bounded_range": null, "neighbors": "swap", "delta": 1e-06}'
+        '{"epsilon": 1.0, "neighbors": "swap", "delta": 1e-06}'
         """
         return json.dumps(self.to_dict())
 
@@ -252,11 +236,6 @@ class Guarantee(Shown):
         """
         return (1 * self).delta_at(epsilon)
 
-    @property
-    def rho(self) -> float:
-        """``zcdp`` as a number of its own, which holds except with probability ``delta``."""
-        return float(self.zcdp)
-
     @np.errstate(over="ignore")
     def rdp(self, order: Any) -> Any:
         """Return the smallest Renyi divergence that is implied at an order above 1, of any shape.
@@ -264,9 +243,9 @@ class Guarantee(Shown):
         Float64 of the shape of ``order``; it holds except with probability ``delta``.
         """
         a = public(ABOVE_ONE, "order", order)
-        found = np.minimum(self.zcdp * a, range_divergence(self.bounded_range, a))
-        found = np.minimum(found, pure_divergence(self.epsilon, a))
-        found = np.minimum(found, laplace_divergence(self.laplace, a) * (1 + 1e-12))
+        found = np.minimum(self.zcdp * a, rdp_of_bounded_range(self.bounded_range, order=a))
+        found = np.minimum(found, rdp_of_pure(self.epsilon, order=a))
+        found = np.minimum(found, rdp_of_laplace(self.laplace, order=a) * (1 + 1e-12))
         if self.renyi:
             orders, divergences = np.array(self.renyi).T
             # (a - 1) D(a) is convex, so chords lie above it; below the first order, D is at most
@@ -333,17 +312,10 @@ def exact_total(numbers: Iterable[tuple[float, int]]) -> Fraction | float:
 
     Infinite if one of them is.
     """
-    ratios = []
-    for number, count in numbers:
-        if not isfinite(number):
-            return inf
-        ratios.append((*number.as_integer_ratio(), count))
-    # Denominators are powers of two: integers over the largest denominator add up faster than
-    # fractions.
-    denominator = max((below for _, below, _ in ratios), default=1)
-    return Fraction(
-        sum(above * (denominator // below) * count for above, below, count in ratios), denominator
-    )
+    parts = [*numbers]
+    if any(number == inf for number, _ in parts):
+        return inf
+    return sum((Fraction(number) * count for number, count in parts), Fraction(0))
 
 
 def rounded_up(exact: Fraction | float) -> float:
@@ -369,6 +341,11 @@ def points_of(orders: np.ndarray, divergences: np.ndarray) -> Points:
     return tuple(
         zip(orders[known].tolist(), np.maximum.accumulate(divergences[known]).tolist(), strict=True)
     )
+
+
+def _not_below(number: float, value: Any) -> float:
+    """Return the float nearest to a value, or the next one where it is below it."""
+    return number if number >= value else nextafter(number, inf)
 
 
 def _half_square(number: float) -> float:

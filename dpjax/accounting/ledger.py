@@ -15,20 +15,23 @@ import contextlib
 import json
 import os
 import pathlib
-import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime
 from errno import ENOENT
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpjax import checks
-from dpjax.accounting.composition import Composition
+from dpjax.accounting.composition import Composition, Cost
 from dpjax.accounting.filters import Budget, Described, PrivacyFilter, Spent, column_of
 from dpjax.accounting.guarantee import Guarantee
 
+if TYPE_CHECKING:
+    import sqlite3
+
 T = TypeVar("T")
 _OLD = b'{"format": "dpjax ledger"'
-_DAMAGED = sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB
+_CORRUPT, _NO_DATABASE = 11, 26  # codes of SQLite's errors
+_DAMAGED = 1, _CORRUPT, _NO_DATABASE
 _UNREADABLE = (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -144,7 +147,7 @@ class Ledger(Budget):
         noted = {} if note is None else {"note": note}
         return self._with("_said", self._said | noted | facts)
 
-    def charge(self, guarantee: Guarantee | Composition, what: Described = None) -> None:
+    def charge(self, guarantee: Cost, what: Described = None) -> None:
         """Charge a mechanism, before it runs. The charge is on the disk when this returns.
 
         Args:
@@ -163,7 +166,7 @@ class Ledger(Budget):
         described = json.dumps({**(what or {}), **self._said}, default=str)
 
         def add(file: sqlite3.Connection) -> None:
-            spent = self._spent(file)
+            spent = self._spent_in(file)
             self._admit(spent, guarantee, what)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             column, left = column_of(guarantee, what), self._left(spent)[self._kind]
@@ -173,10 +176,12 @@ class Ledger(Budget):
         self._transaction(add, "immediate")
 
     def _now(self) -> Spent:
-        return self._transaction(self._spent)
+        return self._transaction(self._spent_in)
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], lock: str = "deferred") -> T:
         """Return what ``work`` returns; if it raises, the file stays as it is."""
+        import sqlite3  # which some builds of Python lack
+
         creates = lock == "exclusive"
         if not os.path.isfile(self.path) and (os.path.exists(self.path) or not creates):
             missing = "there is no ledger at this path; give epsilon to create one"
@@ -190,8 +195,8 @@ class Ledger(Budget):
                 file.execute(f"begin {lock}")
                 return work(file)
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)  # none for a text
-            if code == sqlite3.SQLITE_NOTADB and self._is_old():
+            code = getattr(error, "sqlite_errorcode", _CORRUPT)  # none for a text
+            if code == _NO_DATABASE and self._is_old():
                 raise ValueError(
                     f"{self.path} is a ledger of dpjax 0.3, which is not read any more: create a "
                     "new one, and charge it what this one was charged (the changelog says how)."
@@ -207,7 +212,7 @@ class Ledger(Budget):
             file.execute("create table charges (time, part, persons, what, guarantee, remaining)")
             file.execute("insert into totals values (?, ?, ?, ?)", [*self.totals.values()])
 
-    def _spent(self, file: sqlite3.Connection) -> Spent:
+    def _spent_in(self, file: sqlite3.Connection) -> Spent:
         """Return the sums of all charges to the totals of this ledger."""
         found = self._read(file)
         if found.totals != self.totals:
@@ -248,5 +253,5 @@ class Ledger(Budget):
         )
 
 
-def _guarantee(text: str) -> Guarantee | Composition:
+def _guarantee(text: str) -> Cost:
     return (Composition if text.startswith("[") else Guarantee).from_json(text)

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from dpjax.accounting import gaussian_dp
+from dpjax.accounting.conversions import mixed
 from dpjax.accounting.groups import for_groups
 from dpjax.accounting.guarantee import Guarantee
 
@@ -93,7 +94,8 @@ def curve_of(part: Guarantee, step: float) -> Curve:
     if part.gdp < _NOISY:
         curve = _symmetric(partial(gaussian_dp.curve, max(part.gdp, 1e-12)))
     elif part.laplace < _PURE:
-        curve = _laplace(part.laplace)
+        size = part.laplace
+        curve = _symmetric(lambda epsilon: -np.expm1((np.minimum(epsilon, size) - size) / 2))
     else:
         curve = _bounded(part.epsilon, min(part.bounded_range, 2 * part.epsilon))
     if not part.delta:
@@ -111,10 +113,6 @@ def _symmetric(above: Callable[[Array], Array]) -> Curve:
     return curve
 
 
-def _laplace(size: float) -> Curve:
-    return _symmetric(lambda epsilon: -np.expm1((np.minimum(epsilon, size) - size) / 2))
-
-
 def _bounded(epsilon: float, spread: float) -> Curve:
     def above(level: Array) -> Array:
         best = np.zeros_like(level)
@@ -129,14 +127,6 @@ def _bounded(epsilon: float, spread: float) -> Curve:
     return _symmetric(above)
 
 
-def _unmixed(epsilon: Array, share: float) -> Array:
-    """Return log(1 + (e^epsilon - 1) / share)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        near = np.log1p(np.expm1(np.minimum(epsilon, 1.0)) / share)
-    far = epsilon - np.log(share) + np.log1p((share - 1) * np.exp(-np.maximum(epsilon, 1.0)))
-    return np.where(epsilon < 1, near, far)
-
-
 def _poisson(inner: Curve, share: float) -> Curve:
     def curve(epsilon: Array, back: bool) -> Array:
         if back:
@@ -144,10 +134,9 @@ def _poisson(inner: Curve, share: float) -> Curve:
             possible = rest > 0
             odds = np.log(share / np.where(possible, rest, share))
             return rest * inner(np.where(possible, epsilon + odds, inf), back)
-        below = np.expm1(np.minimum(epsilon, 0.0))
-        possible = below > -share
-        found = share * inner(np.where(possible, _unmixed(epsilon, share), -inf), back)
-        return np.where(possible, found, -below)
+        below = -np.expm1(np.minimum(epsilon, 0.0))
+        level = np.where(below < share, mixed(epsilon, 1 / share), -inf)
+        return np.maximum(share * inner(level, back), below)
 
     return curve
 
@@ -171,7 +160,7 @@ def _fixed_size(parts: Parts, draws: int, chance: float, step: float) -> Curve:
     share = min((sum(weight for weight, _ in groups) + rest) * (1 + 2.0**-40), 1.0)
 
     def above(epsilon: Array) -> Array:
-        inner = _unmixed(epsilon, share)
+        inner = mixed(epsilon, 1 / share)
         terms = (weight * curve(inner, False) for weight, curve in groups)
         return sum(terms, np.full_like(epsilon, rest))
 

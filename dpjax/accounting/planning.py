@@ -9,23 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import inf, log, nextafter
-from sys import float_info
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpjax import checks
-from dpjax.accounting.composition import Composition
+from dpjax.accounting.composition import Cost
 from dpjax.accounting.guarantee import Guarantee, exact_total
-from dpjax.accounting.ranges import Queries, bounded_range_delta
 from dpjax.numerics.solve import root
 
 if TYPE_CHECKING:
     import jax
     from jax.typing import ArrayLike
 
-Spent = Guarantee | Composition
 
-
-def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
+def steps_within(each: Cost, *, epsilon: float, delta: float) -> int:
     """Return the largest number of steps that are together (epsilon, delta)-DP.
 
     Costs are those of :meth:`Composition.epsilon_at`.
@@ -70,7 +66,7 @@ def steps_within(each: Spent, *, epsilon: float, delta: float) -> int:
     return steps
 
 
-def least_noise(spent: Callable[[float], Spent], *, epsilon: float, delta: float) -> float:
+def least_noise(spent: Callable[[float], Cost], *, epsilon: float, delta: float) -> float:
     """Return the least noise with which a pipeline is (epsilon, delta)-DP, rounded up.
 
     The epsilon of the pipeline with this noise is within a relative 1e-4 of the budget.
@@ -114,13 +110,12 @@ def epsilon_per_query(
     epsilon: float,
     delta: float,
     promise: Literal["pure", "bounded_range"] = "bounded_range",
-    queries: Queries = "adaptive",
 ) -> float:
     """Return the largest epsilon of each of ``count`` queries, together (epsilon, delta)-DP.
 
-    The inverse of the tightest rule of :class:`Composition`, and for fixed queries of bounded range
-    of :func:`bounded_range_delta`, rounded down, to a relative error of 1e-6. The rule ``"losses"``
-    is not used, since the noise of a mechanism must not depend on which packages are installed.
+    The inverse of the tightest rule of :class:`Composition`, rounded down, to a relative error of
+    1e-6. The rule ``"losses"`` is not used, since the noise of a mechanism must not depend on which
+    packages are installed.
 
     Args:
         count: the number of queries, at least 1.
@@ -129,25 +124,18 @@ def epsilon_per_query(
         promise: the guarantee of each query: ``"bounded_range"`` epsilon (all exponential
             mechanisms of this library, among them piecewise Laplace), or ``"pure"`` epsilon-DP only
             (Laplace noise).
-        queries: ``"fixed"`` or ``"adaptive"``, as for :func:`bounded_range_delta`.
 
     >>> each = epsilon_per_query(count=4, epsilon=1.0, delta=1e-6)
     >>> round(each, 3), round((4 * Guarantee(each, each, "swap")).epsilon_at(1e-6), 4)
     (0.276, 1.0)
     """
     checks.one_of("promise", promise, ("pure", "bounded_range"))
-    checks.one_of("queries", queries, ("fixed", "adaptive"))
     count = checks.static_integer("count", count, 1)
     epsilon, delta = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
     def excess(each: float) -> float:
-        if queries == "fixed" and promise == "bounded_range":
-            spent_delta = bounded_range_delta(each, count=count, epsilon=epsilon, queries="fixed")
-            return log(max(spent_delta, float_info.min)) - log(delta)
-        spent = Composition(
-            ((Guarantee(each, each if promise == "bounded_range" else inf, "swap"), count),)
-        )
-        return min(spent.rules_at(delta, numerical=False).values()) - epsilon
+        one = Guarantee(each, each if promise == "bounded_range" else inf, "swap")
+        return min((count * one).rules_at(delta, numerical=False).values()) - epsilon
 
     low = epsilon / count
     if delta == 0:
@@ -220,14 +208,14 @@ def epsilon_for_error(
     return jnp.where(jnp.isnan(aim) | too_large(high), jnp.nan, jnp.exp(found))
 
 
-def _excess(epsilon: float, delta: float) -> Callable[[Spent], float]:
+def _excess(epsilon: float, delta: float) -> Callable[[Cost], float]:
     """Return the function log(epsilon(spent) / epsilon).
 
     It is positive where a cost exceeds the budget.
     """
     budget, allowed = checks.concrete_epsilon(epsilon), checks.concrete_fraction("delta", delta)
 
-    def excess(spent: Spent) -> float:
+    def excess(spent: Cost) -> float:
         found = spent.epsilon_at(allowed) if allowed else (inf if spent.delta else spent.epsilon)
         return log(found / budget) if 0 < found < inf else (inf if found else -inf)
 

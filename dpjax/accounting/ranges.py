@@ -2,14 +2,14 @@
 
     advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never
                            better than optimal_pure_epsilon
-    optimal_pure_*         adaptive epsilon_i-DP mechanisms: exact in the worst case (Kairouz, Oh
+    optimal_pure_*         k adaptive epsilon-DP mechanisms: exact in the worst case (Kairouz, Oh
                            and Viswanath 2015)
     bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case,
                            an upper bound for adaptive queries, which cost more
 
-``epsilons`` and ``bounded_range`` are those of each mechanism, and positive; ``counts`` and
-``count`` are numbers of mechanisms, at least 1. ``epsilon`` (except in :func:`advanced_epsilon`)
-and ``delta`` are those of all mechanisms together, and may be 0: at a delta of 0 epsilons add up.
+``each`` and ``bounded_range`` are those of each mechanism, and positive; ``count`` is the number of
+mechanisms, at least 1. ``epsilon`` (except in :func:`advanced_epsilon`) and ``delta`` are those of
+all mechanisms together, and may be 0: at a delta of 0 epsilons add up.
 
 **The recursion for adaptive queries.** A mechanism of range r has losses in [t - r, t] for a t in
 [0, r], and is dominated by the pair (P, Q) whose only losses are t and t - r, with Q(t) = v(t) =
@@ -34,9 +34,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -47,7 +47,7 @@ from dpjax.numerics.solve import root
 
 Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]
-# The maximal number of outcomes of randomized responses with several epsilons
+# More than the numbers of lies of randomized responses that are added up
 MOST_OUTCOMES = 2_000_000
 # The maximal counts for the recursion, and for the formula of fixed queries
 MOST_STEPS, _MOST_FIXED = 200, 500
@@ -68,7 +68,7 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     >>> round(advanced_epsilon(0.1, count=100, delta=1e-6), 3)
     6.308
     """
-    ((epsilon, count),) = _mechanisms([epsilon], [count]).items()
+    epsilon, count = checks.concrete_epsilon(epsilon), checks.static_integer("count", count, 1)
     if epsilon > _WIDEST:
         return math.inf
     return math.sqrt(
@@ -76,45 +76,36 @@ def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
     ) * epsilon + count * epsilon * math.expm1(epsilon)
 
 
-def optimal_pure_delta(
-    epsilons: Sequence[float], counts: Sequence[int], *, epsilon: float
-) -> float:
-    """Return the smallest delta for all adaptive compositions of these pure mechanisms.
+def optimal_pure_delta(each: float, *, count: int, epsilon: float) -> float:
+    """Return the smallest delta for all adaptive compositions of ``count`` pure mechanisms.
 
     They are (epsilon, delta)-DP together. Independent randomized responses attain it: the sum over
-    their outcomes of (P - e^epsilon Q)_+.
+    the number of lies of (P - e^epsilon Q)_+.
 
-    Raises:
-        ValueError: more than two million outcomes, the product of all ``count + 1``: use zCDP or
-            Renyi DP instead.
+    Args:
+        each: the epsilon of each mechanism.
+        count: the number of mechanisms, below two millions.
+        epsilon: of all mechanisms together.
 
     References:
-        Kairouz, Oh and Viswanath (2015), Theorem 3.3; Murtagh and Vadhan (2016), Theorem 1.5, for
-        several epsilons.
+        Kairouz, Oh and Viswanath (2015), Theorem 3.3.
 
-    >>> round(optimal_pure_delta([0.5], [10], epsilon=1.0), 6)
+    >>> round(optimal_pure_delta(0.5, count=10, epsilon=1.0), 6)
     0.331678
     """
-    at = checks.concrete_nonnegative("epsilon", epsilon)
-    found = _responses(epsilons, counts)(at)
-    # An underflow must not state pure DP
-    pure = at >= exact_total(_mechanisms(epsilons, counts).items())
-    return 0.0 if pure else max(found, sys.float_info.min)
+    return _delta(*_responses(each, count), epsilon)
 
 
-def optimal_pure_epsilon(
-    epsilons: Sequence[float], counts: Sequence[int], *, delta: float
-) -> float:
-    """Return the smallest epsilon of all adaptive compositions of these pure mechanisms at delta.
+def optimal_pure_epsilon(each: float, *, count: int, delta: float) -> float:
+    """Return the smallest epsilon of all adaptive compositions of ``count`` pure mechanisms.
 
     It is the smallest such that all of them are (epsilon, delta)-DP: the inverse of
     :func:`optimal_pure_delta`, with the same references and limits.
 
-    >>> round(optimal_pure_epsilon([0.1], [100], delta=1e-6), 3)
+    >>> round(optimal_pure_epsilon(0.1, count=100, delta=1e-6), 3)
     4.775
     """
-    most = rounded_up(exact_total(_mechanisms(epsilons, counts).items()))
-    return _smallest(_responses(epsilons, counts), checks.concrete_fraction("delta", delta), most)
+    return _smallest(*_responses(each, count), delta)
 
 
 def bounded_range_delta(
@@ -151,9 +142,7 @@ def bounded_range_delta(
     >>> round(fixed, 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
     (0.078, 0.0805)
     """
-    curve, most = _of_ranges(bounded_range, count, queries)
-    at = checks.concrete_nonnegative("epsilon", epsilon)
-    return max(curve(at), sys.float_info.min) if at < most else 0.0
+    return _delta(*_of_ranges(bounded_range, count, queries), epsilon)
 
 
 def bounded_range_epsilon(
@@ -167,55 +156,37 @@ def bounded_range_epsilon(
     >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6, queries="fixed"), 3)
     2.246
     """
-    curve, most = _of_ranges(bounded_range, count, queries)
-    return _smallest(curve, checks.concrete_fraction("delta", delta), most)
+    return _smallest(*_of_ranges(bounded_range, count, queries), delta)
 
 
 def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, float]:
     """Return an upper bound of the delta at an epsilon, and the epsilon at which it is 0."""
-    ((r, count),) = _mechanisms([bounded_range], [count]).items()
-    r = max(r, 1e-305)  # so that the grid cells are normal numbers
+    # So that the grid cells are normal numbers
+    r = max(checks.concrete_positive("bounded_range", bounded_range), 1e-305)
+    count = checks.static_integer("count", count, 1)
     most = rounded_up(exact_total([(r, count)]))
     checks.one_of("queries", queries, ("fixed", "adaptive"))
     if queries == "fixed" and count <= _MOST_FIXED:
         return partial(_fixed, r, count), most
-    pure = _responses([r], [count]) if count < MOST_OUTCOMES else lambda epsilon: 1.0
+    pure = _responses(r, count)[0] if count < MOST_OUTCOMES else lambda epsilon: 1.0
     if r > _WIDEST:
         return pure, most
     if count > MOST_STEPS:
-
-        def many(epsilon: float) -> float:
-            found = conversions.delta_of_rdp(
-                lambda order: count * conversions.range_divergence(r, order), epsilon=epsilon
-            )
-            return min(float(found), pure(epsilon))
-
-        return many, most
-    g, divergence = _worst_divergences(r, count)
-
-    def adaptive(epsilon: float) -> float:
-        after = int(np.searchsorted(g, epsilon))
-        left, right = divergence[after - 1], divergence[after]
-        # A chord in e^g lies above the function.
-        share = math.expm1(epsilon - g[after - 1]) / math.expm1(g[after] - g[after - 1])
-        return min(float(left + share * (right - left)), pure(epsilon))
-
-    return adaptive, most
-
-
-def _mechanisms(epsilons: Sequence[float], counts: Sequence[int]) -> dict[float, int]:
-    """Return how many mechanisms there are of each epsilon, as Python numbers."""
-    if len(epsilons) != len(counts) or not len(epsilons):
-        raise ValueError(
-            f"epsilons and counts must be of one length, at least 1, got {len(epsilons)} and "
-            f"{len(counts)}."
+        rdp = partial(conversions.rdp_of_bounded_range, r)
+        bound: Callable[..., Any] = partial(
+            conversions.delta_of_rdp, lambda order: count * rdp(order=order)
         )
-    together: dict[float, int] = {}
-    for each, number in zip(epsilons, counts, strict=True):
-        epsilon = checks.concrete_epsilon(each)
-        count = checks.static_integer("counts", number, 1, must="integers from 1 on")
-        together[epsilon] = together.get(epsilon, 0) + count
-    return together
+    else:
+        bound = partial(_chord, *_worst_divergences(r, count))
+    return lambda epsilon: min(float(bound(epsilon=epsilon)), pure(epsilon)), most
+
+
+def _chord(g: np.ndarray, divergence: np.ndarray, epsilon: float) -> float:
+    """Return the chord in e^g at an epsilon, which lies above the function."""
+    after = int(np.searchsorted(g, epsilon))
+    left, right = divergence[after - 1], divergence[after]
+    share = math.expm1(epsilon - g[after - 1]) / math.expm1(g[after] - g[after - 1])
+    return left + share * (right - left)
 
 
 def _binomial(count: int, p: float, q: float) -> np.ndarray:
@@ -224,36 +195,29 @@ def _binomial(count: int, p: float, q: float) -> np.ndarray:
     They are computed from the ratios of neighboring terms, from the mode outwards.
     """
     mode = min(int((count + 1) * p), count)
-    weights, k = np.ones(count + 1), np.arange(count)
-    with np.errstate(under="ignore"):
-        if mode < count:
-            weights[mode + 1 :] = np.cumprod((count - k[mode:]) / (k[mode:] + 1) * (p / q))
-        if mode > 0:
-            weights[:mode] = np.cumprod(((k[:mode] + 1) / (count - k[:mode]) * (q / p))[::-1])[::-1]
+    successes = np.arange(count)
+    with np.errstate(divide="ignore", under="ignore"):
+        ratios = (count - successes) / (successes + 1) * np.divide(p, q)
+        below = np.cumprod(1 / ratios[:mode][::-1])[::-1]
+        weights = np.concatenate([below, [1.0], np.cumprod(ratios[mode:])])
         return weights / weights.sum()
 
 
-def _responses(epsilons: Sequence[float], counts: Sequence[int]) -> Curve:
-    """Return the delta of independent randomized responses as a function of epsilon.
+def _responses(each: float, count: int) -> tuple[Curve, float]:
+    """Return the delta of independent randomized responses at an epsilon, and their sum.
 
     Outcomes whose probability underflows are left out.
     """
-    together = _mechanisms(epsilons, counts)
-    if math.prod(count + 1 for count in together.values()) > MOST_OUTCOMES:
-        raise ValueError(
-            f"more than {MOST_OUTCOMES} outcomes of {sum(together.values())} mechanisms: use zCDP "
-            "or Renyi DP."
-        )
-    loss, probability = np.zeros(1), np.ones(1)
-    for epsilon, count in together.items():
-        lie = math.exp(-epsilon)
-        with np.errstate(over="ignore"):
-            loss = np.add.outer(loss, (count - 2 * np.arange(count + 1)) * epsilon).ravel()
-        probability = np.multiply.outer(
-            probability, _binomial(count, lie / (1 + lie), 1 / (1 + lie))
-        ).ravel()
-        loss, probability = loss[probability > 0], probability[probability > 0]
-    return partial(_excess, loss, probability)
+    epsilon = checks.concrete_positive("each", each)
+    if checks.static_integer("count", count, 1) >= MOST_OUTCOMES:
+        raise ValueError(f"count must be below {MOST_OUTCOMES}, got {count}: use zCDP or Renyi DP.")
+    lie = math.exp(-epsilon)
+    probability = _binomial(count, lie / (1 + lie), 1 / (1 + lie))
+    with np.errstate(over="ignore"):
+        loss = (count - 2 * np.arange(count + 1)) * epsilon
+    seen = probability > 0
+    most = rounded_up(exact_total([(epsilon, count)]))
+    return partial(_excess, loss[seen], probability[seen]), most
 
 
 def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
@@ -282,13 +246,21 @@ def _fixed(r: float, count: int, epsilon: float) -> float:
     return best
 
 
-def _smallest(delta: Curve, target: float, most: float) -> float:
-    """Return the smallest epsilon in [0, most] with delta(epsilon) <= target, rounded up."""
-    if target == 0 or most == math.inf or delta(most) > target:  # there it is 0, up to rounding
+def _delta(curve: Curve, most: float, epsilon: float) -> float:
+    """Return the delta at an epsilon, which is 0 from ``most`` on."""
+    at = checks.concrete_nonnegative("epsilon", epsilon)
+    # An underflow must not state pure DP
+    return max(curve(at), sys.float_info.min) if at < most else 0.0
+
+
+def _smallest(curve: Curve, most: float, delta: float) -> float:
+    """Return the smallest epsilon in [0, most] with this delta, rounded up."""
+    target = checks.concrete_fraction("delta", delta)
+    if target == 0 or most == math.inf or curve(most) > target:  # there it is 0, up to rounding
         return most
-    if delta(0.0) <= target:
+    if curve(0.0) <= target:
         return 0.0
-    return root(lambda epsilon: delta(epsilon) - target, 0.0, most)
+    return root(lambda epsilon: curve(epsilon) - target, 0.0, most)
 
 
 def _worst_divergences(r: float, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -40,7 +40,8 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import losses
-from dpjax.accounting.composition import Composition
+from dpjax.accounting.composition import Composition, Cost
+from dpjax.accounting.conversions import mixed
 from dpjax.accounting.guarantee import Guarantee, Points, points_of
 
 _ROUNDED_UP = 1 + 2.0**-48  # more than a few roundings to nearest
@@ -48,7 +49,7 @@ _ROUNDED_UP = 1 + 2.0**-48  # more than a few roundings to nearest
 _ORDERS = np.array(sorted(set(np.rint(np.geomspace(2, 1e4, 128)).tolist())))
 
 
-def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> Guarantee:
+def poisson_subsample(spent: Cost, *, probability: float) -> Guarantee:
     """Return the guarantee of mechanisms that run on one Poisson subsample of the data.
 
     If q is the density of the output without an individual, averaged over who else is taken, it is
@@ -110,7 +111,7 @@ def poisson_subsample(spent: Guarantee | Composition, *, probability: float) -> 
 
 
 def fixed_size_subsample(
-    spent: Guarantee | Composition,
+    spent: Cost,
     *,
     taken: int,
     public_n: int,
@@ -162,9 +163,7 @@ def fixed_size_subsample(
     return _sampled(whole, given, (replacement, m, n), epsilon, 2 * epsilon, delta)
 
 
-def _spent_on(
-    sample: str, spent: Guarantee | Composition, neighbors: str
-) -> tuple[Composition, Guarantee]:
+def _spent_on(sample: str, spent: Cost, neighbors: str) -> tuple[Composition, Guarantee]:
     """Return the mechanisms that see one sample, as a composition and as one guarantee."""
     whole = 1 * spent
     checks.instance(
@@ -207,7 +206,7 @@ def _sampled(
         spread if exact else inf,
         given.neighbors,
         delta,
-        given.rho if kept and given.epsilon else inf,
+        float(given.zcdp) if kept and given.epsilon else inf,
         curve if exact else (),
         given.gdp if kept else inf,
         sampled=sampled,
@@ -216,10 +215,10 @@ def _sampled(
 
 
 def _mixed(epsilon: float, share: float) -> float:
-    """Return log(1 + share (e^epsilon - 1)), rounded up; of a large epsilon, itself."""
-    if not 0 < epsilon < 700:
+    """Return the epsilon on a sample, rounded up."""
+    if not 0 < epsilon < inf:
         return epsilon
-    return max(min(log1p(share * expm1(epsilon)) * _ROUNDED_UP, epsilon), float_info.min)
+    return max(min(float(mixed(epsilon, share)) * _ROUNDED_UP, epsilon), float_info.min)
 
 
 def _poisson_curve(whole: Composition, p: float) -> Points:

@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.accounting.composition import Composition
+from dpjax.accounting.composition import Cost
 from dpjax.accounting.conversions import public
-from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks.numbers import Interval
 
 _UNIT = Interval("from 0 to 1", 0, 1, "[]")
 _EPSILONS, _LEAST_DELTA, _FURTHEST = 33, 1e-9, 30.0
 
 
-def trade_off_bound(spent: Guarantee | Composition, false_positive: Any) -> Any:
+def trade_off_bound(spent: Cost, false_positive: Any) -> Any:
     """Return a lower bound of the false negative rate of any test between neighbors.
 
     It is a function of the false positive rate. It is exact for pure DP, (epsilon, delta)-DP and
@@ -41,6 +40,7 @@ def trade_off_bound(spent: Guarantee | Composition, false_positive: Any) -> Any:
         Dong, Roth and Su (2022), "Gaussian Differential Privacy", Propositions 3 and 6; Wasserman
         and Zhou (2010).
 
+    >>> from dpjax.accounting import Guarantee
     >>> trade_off_bound(Guarantee(1.0, inf, "swap"), [0.05, 0.5]).round(4).tolist()
     [0.8641, 0.1839]
     >>> trade_off_bound(Guarantee(neighbors="swap", gdp=1.0), 0.05).round(4).tolist()

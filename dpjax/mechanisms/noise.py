@@ -91,7 +91,7 @@ def _guarantee_of_laplace(
     >>> noise = laplace.guarantee("swap", 1.0, continuous=True)
     >>> print(noise)
     1-DP under swap neighbors
-    >>> round(noise.rho, 3), round(laplace.guarantee("swap", 1.0).rho, 3)
+    >>> round(noise.zcdp, 3), round(laplace.guarantee("swap", 1.0).zcdp, 3)
     (0.368, 0.462)
     """
     discrete = bounded or getattr(profile, "resolution", None) is not None

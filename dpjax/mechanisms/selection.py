@@ -64,7 +64,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.conversions import range_divergence
+from dpjax.accounting.conversions import rdp_of_bounded_range
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.distributions._permute_and_flip import PermuteAndFlip, cost_of_winning
 from dpjax.distributions.finite import Finite
@@ -197,8 +197,7 @@ def _guarantee_of_parts(
     most, ranges = float(np.max(2 * rate * total)), 2 * rate[:, None] * each
 
     def curve(order: np.ndarray) -> np.ndarray:
-        each_range, orders = np.broadcast_arrays(ranges[..., None], order)
-        parts = range_divergence(each_range, orders)
+        parts = rdp_of_bounded_range(ranges[..., None], order=order)
         return np.minimum(np.maximum.accumulate(parts.sum(axis=1).max(axis=0)), most)
 
     rho = float(np.max(rate * rate * square)) / 2

@@ -262,8 +262,8 @@ def test_an_interrupt_leaves_no_lock_held(path):
     former = signal.signal(signal.SIGALRM, interrupt)
     try:
         for moment in range(60):
-            signal.setitimer(signal.ITIMER_REAL, 1e-4 + 5e-5 * moment)
             try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + 5e-5 * moment)
                 while True:
                     made.charge(Guarantee(0.0, 0.0, "add_remove"))
             except KeyboardInterrupt as error:

@@ -1,8 +1,7 @@
 """Privacy losses against exact deltas, pairs that attain them, enumeration and dp-accounting."""
 
-import itertools
 import sys
-from math import exp, expm1, inf, log1p
+from math import exp, inf
 
 import numpy as np
 import pytest
@@ -48,9 +47,9 @@ def divergence(p, q, level):
 @pytest.mark.parametrize(
     ("part", "count", "epsilon", "exact"),
     [
-        (Guarantee(0.5, inf, "swap"), 10, 1.0, optimal_pure_delta([0.5], [10], epsilon=1.0)),
+        (Guarantee(0.5, inf, "swap"), 10, 1.0, optimal_pure_delta(0.5, count=10, epsilon=1.0)),
         # 3e-13
-        (Guarantee(0.1, inf, "swap"), 100, 7.0, optimal_pure_delta([0.1], [100], epsilon=7.0)),
+        (Guarantee(0.1, inf, "swap"), 100, 7.0, optimal_pure_delta(0.1, count=100, epsilon=7.0)),
         (Guarantee(neighbors="swap", gdp=0.1), 100, 2.0, delta_of_gdp(1.0, epsilon=2.0)),
         (Guarantee(neighbors="swap", gdp=1e-3), 10**6, 4.5, delta_of_gdp(1.0, epsilon=4.5)),  # 1e-5
         (laplace(1.0), 1, 0.5, 1 - exp(-0.25)),
@@ -71,20 +70,8 @@ def test_rounding_is_paid():
     parts = [(Guarantee(0.01, inf, "swap"), 1000)]
     for epsilon in (2.4, 2.6, 2.7, 2.8, 3.0):
         assert losses.delta_of(parts, epsilon) >= optimal_pure_delta(
-            [0.01], [1000], epsilon=epsilon
+            0.01, count=1000, epsilon=epsilon
         )
-
-
-def test_a_range_beside_an_epsilon():
-    """The worst of all pairs with two losses t and t - r that are both within epsilon."""
-    for epsilon, r in ((0.8, 1.0), (0.5, 1.0), (0.6, 0.9)):
-        t = np.linspace(r - epsilon, epsilon, 4001)
-        q = (np.exp(-t) - exp(-r)) / (1 - exp(-r))
-        q = np.stack([q, 1 - q], axis=-1)
-        p = q * np.exp(np.stack([t, t - r], axis=-1))
-        exact = [divergence(p, q, level).max() for level in LEVELS]
-        found = losses.curve_of(Guarantee(epsilon, r, "swap"), 0.1)(LEVELS, False)
-        np.testing.assert_allclose(found, np.maximum(exact, 1 - np.exp(LEVELS)), atol=1e-7)
 
 
 @pytest.mark.parametrize("share", [0.01, 0.3])
@@ -121,35 +108,6 @@ def test_copies_are_groups():
     assert (exact <= found + 1e-12).all()
     assert (found[:5] <= 1.1 * exact[:5]).all()
     assert exact[-1] > 3 * divergence(once, q, LEVELS[-1])  # control: copies that are counted once
-
-
-def test_small_compositions_by_enumeration():
-    """Three randomized responses on Poisson samples, and two beside Gaussian noise on the same
-    one, in both directions.
-    """
-    share, yes = 0.3, 1 / (1 + exp(-1.0))
-    p, q = np.array([yes, 1 - yes]), np.array([1 - yes, yes])
-    three = 3 * poisson_subsample(Guarantee(1.0, inf, "add_remove"), probability=share)
-    mixture = (1 - share) * q + share * p
-    every = [list(itertools.product(each, repeat=3)) for each in (mixture, q)]
-    first, second = (np.prod(each, axis=1) for each in every)
-    noise = [norm.pdf(Z - mean) * WIDTH for mean in (0.7, 0.0)]
-    p, q = (
-        np.outer(np.outer(each, each), n).ravel() for each, n in zip((p, q), noise, strict=True)
-    )
-    mixed = (1 - share) * q + share * p
-    both = 2 * Guarantee(1.0, inf, "add_remove") + Guarantee(neighbors="add_remove", gdp=0.7)
-    together = 1 * poisson_subsample(both, probability=share)
-    for spent, pair in ((three, (first, second)), (together, (mixed, q))):
-        for level in (0.05, 0.3, 0.8):
-            exact = max(divergence(*pair, level), divergence(*pair[::-1], level))
-            found = losses.delta_of(spent.parts, level)
-            assert exact - 1e-9 <= found <= 1.01 * exact
-    # Control: on two samples, they cost less
-    apart = sum(
-        (count * poisson_subsample(part, probability=share) for part, count in both.parts), start=0
-    )
-    assert losses.delta_of(apart.parts, 0.8) < divergence(mixed, q, 0.8)
 
 
 @pytest.mark.parametrize(
@@ -200,18 +158,6 @@ def test_a_sample_never_costs_more_than_all_data():
     assert rules["losses"] == pytest.approx(4918, rel=1e-3)  # as dp-accounting's own
 
 
-def test_a_delta_of_a_part_is_paid():
-    """Ten mechanisms that are (0.1, 1e-7)-DP: the exact delta, by the product of what is kept."""
-    part = Guarantee(0.1, inf, "swap", delta=1e-7)
-    exact = optimal_pure_delta([0.1], [10], epsilon=0.5)
-    exact = -expm1(10 * log1p(-1e-7) + log1p(-exact))
-    assert exact <= losses.delta_of([(part, 10)], 0.5) <= 1.001 * exact
-    assert losses.epsilon_of([(part, 10)], 9e-7)[0] == inf
-    added = Guarantee(0.1, inf, "add_remove", delta=1e-7)
-    sampled = 10 * poisson_subsample(added, probability=0.5)
-    assert sampled.epsilon_at(4.9e-7) == inf > sampled.epsilon_at(6e-7)
-
-
 def test_where_no_losses_are_known(monkeypatch):
     kinds = tuple((Guarantee(0.001 * number, inf, "add_remove"), 1) for number in range(1, 40))
     for others in (
@@ -225,6 +171,7 @@ def test_where_no_losses_are_known(monkeypatch):
     spent = 100 * step(1.0, 0.01)
     again = Composition.from_json(spent.to_json())
     assert again == spent
-    assert again.best_rule_at(1e-6)[0] == "losses"
+    rules = again.rules_at(1e-6)
+    assert min(rules, key=rules.get) == "losses"
     monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
     assert set(spent.rules_at(1e-6)) == {"gaussian", "rdp"}

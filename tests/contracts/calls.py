@@ -123,8 +123,8 @@ CALLS = {
             epsilon=1.0,
             delta=1e-6,
         ),
-        "optimal_pure_delta": lambda: given([0.1, 0.2], [3, 4], epsilon=1.0),
-        "optimal_pure_epsilon": lambda: given([0.1, 0.2], [3, 4], delta=1e-6),
+        "optimal_pure_delta": lambda: given(0.1, count=4, epsilon=1.0),
+        "optimal_pure_epsilon": lambda: given(0.1, count=4, delta=1e-6),
         "parallel": lambda: given(
             *[accounting.Guarantee(0.5, 0.5, "add_remove")] * 2, membership="by_value"
         ),

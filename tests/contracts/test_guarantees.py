@@ -78,7 +78,7 @@ def test_a_draw_costs_what_was_asked_for(name):
     assert found.bounded_range == pytest.approx(bounded_range, rel=1e-4)
     assert found.delta == pytest.approx(delta, rel=1e-9)
     if name in ZCDP:
-        assert found.rho == pytest.approx(ZCDP[name])
+        assert found.zcdp == pytest.approx(ZCDP[name])
     if name == "subsampled_laplace":  # a promise under one relation is none under another
         with pytest.raises(ValueError, match="relation"):
             cost_of(name, "swap")

@@ -70,6 +70,8 @@ OTHERS = {
     *((name, "profile") for name in ("local_sensitivity_error", "local_sensitivity_bound")),
     *((name, "down") for name in ("shifted_interval", "noisy_binary_search")),
     ("trade_off_bound", "spent"),
+    # 0 and infinity are epsilons with a Renyi divergence
+    *((f"rdp_of_{promise}", "epsilon") for promise in ("pure", "bounded_range", "laplace")),
 }
 
 

@@ -74,7 +74,7 @@ def test_the_promise_is_the_hockey_stick_of_the_densities(x64):
         stated = np.array([cost.delta_at(epsilon) for cost in costs])
         assert_allclose(delta, stated, rtol=1e-4)
         assert (less_noise > 1.05 * stated).all()
-    assert costs[0].rho == pytest.approx(1.5**2 / (2 * 0.7**2))
+    assert costs[0].zcdp == pytest.approx(1.5**2 / (2 * 0.7**2))
     cost = gaussian.guarantee("swap", 1.5 / gdp_of(2.0, delta=1e-5), sensitivity=1.5)
     assert cost.epsilon_at(1e-5) == pytest.approx(2, rel=1e-9)
 
