@@ -26,23 +26,20 @@ from tests.metric_privacy.golden import golden
 from tests.metric_privacy.instances import shortest_paths
 
 RNG = np.random.default_rng(3)
-WEIGHTS = np.array([0.5, 3.0])
 DISTANCES = {
     "euclidean": lambda steps: np.sqrt((steps**2).sum(-1)),
     "manhattan": lambda steps: steps.sum(-1),
     "chebyshev": lambda steps: steps.max(-1),
-    "hamming": lambda steps: (steps > 0) @ WEIGHTS,
 }
 
 
 def test_distances():
     points = RNG.normal(size=(7, 2)) * 30
     points[5] = points[2]  # a duplicate
-    steps, found = np.abs(points[:, None] - points) * WEIGHTS, []
+    steps, found = np.abs(points[:, None] - points), []
     for distance, of in DISTANCES.items():
-        budgets = from_points(points, epsilon=0.5, distance=distance, weights=WEIGHTS).budgets
-        np.testing.assert_allclose(budgets, 0.5 * of(steps), rtol=1e-12)
-        found.append(budgets)
+        found.append(from_points(points, epsilon=0.5, distance=distance).budgets)
+        np.testing.assert_allclose(found[-1], 0.5 * of(steps), rtol=1e-12)
     assert not np.isclose(found[1], found[2], rtol=0.01)[0, 1]  # the control
 
 
@@ -71,18 +68,16 @@ def test_the_globe_has_no_seams():
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
     names = [[10, 180], [10, -180], [90, 0], [90, 77], [-90, 3], [-90, -3]]
     apart = from_points(names, epsilon=1.0, distance="great_circle").budgets
-    assert (np.diag(apart, 1)[::2] == 0).all()
+    assert (np.diag(apart, 1)[::2] < 1e-9).all()
 
 
 DAYS = [datetime.date(2024, 2, 28), datetime.date(2024, 3, 1), datetime.date(1969, 12, 31)]
 SECOND = 1 / 86400
 DATES = [
     (DAYS, [2, 19782, 19784]),
-    (np.array(DAYS, "datetime64[s]"), [2, 19782, 19784]),
     (["2024-02-28T12", "2024-02-28T18", "2024-02-28"], [0.25, 0.5, 0.75]),
     (["1924-01-01", "2024-01-01", "2024-01-01T00:00:01"], [36525, 36525 + SECOND, SECOND]),
     (np.array([-20000, 0, 20000], np.int16), [20000, 40000, 20000]),
-    (np.array([10**18, 10**18 + 64, 10**18 + 65]), [64, 65, 1]),
 ]
 
 
@@ -91,29 +86,24 @@ def test_dates():
         known = np.array(dates, "datetime64") if isinstance(dates[0], str) else dates
         budgets = from_dates(known, epsilon=0.25).budgets
         np.testing.assert_allclose(4 * budgets[np.triu_indices(3, 1)], apart, rtol=1e-13)
-
-
-@pytest.mark.parametrize(("unit", "far"), [("D", 2 * 10**8), ("Y", -(2**62)), ("h", 2**62)])
-def test_dates_that_microseconds_do_not_hold_are_refused(unit, far):
-    """They would wrap around, to budgets that are too large or too small."""
-    with pytest.raises(ValueError, match="years"):
-        from_dates(np.array([0, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
+    # Microseconds would wrap around, to budgets that are too large or too small
+    for unit, far in (("D", 2 * 10**8), ("Y", -(2**62)), ("h", 2**62), ("s", -(2**63))):
+        with pytest.raises(ValueError, match="years"):
+            from_dates(np.array([0, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
 
 
 def test_attributes_and_their_values():
     """Against a sum over the attributes in which two records differ."""
     codes = np.array([[0, 0, 2], [0, 1, 0], [1, 1, 1], [1, 0, 2], [0, 0, 2]])
     differ, each = codes[:, None] != codes, np.array([0.5, np.inf, 0.0])
-    for records in (codes, np.array(["no", "yes", "x"], object)[codes], codes - 7.5):
+    for records in (codes, np.array(["no", "yes", "x"], object)[codes]):
         found = weighted_hamming(records, budgets=each).budgets
         np.testing.assert_array_equal(found, np.where(differ, each, 0.0).sum(-1))
     values = np.array([[1.0, 2.0, np.inf], [0.5, 0.0, 9.0], [3.0, 8.0, 1.0]])
-    for rule, both, most in (("sum", np.add, 3), ("min", np.minimum, 2)):
-        own = np.take_along_axis(values.T, codes, 0)[:, :most]
-        expected = np.where(differ[..., :most], both(own[:, None], own), 0.0).sum(-1)
-        metric = value_budgets(codes[:, :most], budgets=values[:most, :most], rule=rule)
-        np.testing.assert_array_equal(metric.budgets, expected)
-        assert metric.violation() is None
+    own = np.take_along_axis(values.T, codes, 0)
+    metric = value_budgets(codes, budgets=values)
+    np.testing.assert_array_equal(metric.budgets, np.where(differ, own[:, None] + own, 0.0).sum(-1))
+    assert metric.violation() is None
 
 
 def test_the_minimum_is_for_two_values():
@@ -121,8 +111,6 @@ def test_the_minimum_is_for_two_values():
     maximum is a metric, which tells the value of budget 1 from the others: it protects nothing.
     """
     own = np.array([1.0, 10.0, 10.0])
-    with pytest.raises(ValueError, match="got 3"):
-        value_budgets([[0], [1], [2]], budgets=[own], rule="min")
     least, most = (
         from_budgets(f.outer(own, own) * (1 - np.eye(3))) for f in (np.minimum, np.maximum)
     )
@@ -158,13 +146,11 @@ def test_paths_in_the_spanning_tree():
     lengths[:3, 3:] = np.inf  # in two pieces
     lengths = lengths + lengths.T
     tree = np.isfinite(lengths) & (lengths == shortest_paths(lengths, np.maximum))
-    for budget in (None, 0.5):
-        steps = np.where(tree, lengths if budget is None else budget, np.inf)
-        np.fill_diagonal(steps, 0.0)
-        found = spanning_tree(Metric(lengths), budget=budget).budgets
-        np.testing.assert_allclose(found, shortest_paths(steps), rtol=1e-13)
+    steps = np.where(tree, lengths, np.inf)
+    found = spanning_tree(Metric(lengths)).budgets
+    np.testing.assert_allclose(found, shortest_paths(steps), rtol=1e-13)
     # No minimum of all paths: the control of what is compared
-    assert np.any(spanning_tree(Metric(lengths)).budgets > lengths)
+    assert np.any(found > lengths)
 
 
 def test_thresholds_against_the_counts_on_record():
