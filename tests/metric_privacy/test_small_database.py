@@ -91,23 +91,19 @@ def test_the_bounds_hold_exactly(x64):
     theorems, n, failure = bounds.metric, 30, 0.1
     asked = np.concatenate([QUERIES, np.random.default_rng(0).uniform(size=(5, 3))])
     rows, metric = histograms(3, n)[::7], from_budgets(BUDGETS * 20)
-    for fitted in (
-        lipschitz_queries(asked, metric),
-        fit_lipschitz_queries(asked, metric, num_records=n, price=0.1),
-    ):
-        values = np.asarray(fitted.values)
-        gap = np.abs(values - asked).max()
-        facts = {"num_elements": 3, "num_queries": 8, "scale": float(fitted.scale)}
-        facts["failure"] = failure
-        size = small_db_size(8, alpha=theorems.small_db_bound(n, **facts) / n / 2)
-        answers = n / size * small_databases(3, size) @ values.T
-        errors = np.abs((rows @ asked.T)[:, None] - answers[None]).max(-1)
-        mass = np.asarray(small_db(rows, fitted, size=size).probabilities())
-        sharp = theorems.small_db_error(n, size=size, mismatch=gap, **facts)
-        bound = theorems.small_db_bound(n, mismatch=gap, **facts)
-        assert sharp <= bound * (1 + 1e-12) < n  # says something
-        assert ((mass * (errors > sharp)).sum(-1) <= failure).all()
-        assert (errors.min(-1) <= n * (gap + np.sqrt(np.log(16) / (2 * size)))).all()
+    fitted = fit_lipschitz_queries(asked, metric, num_records=n, price=0.1)
+    values = np.asarray(fitted.values)
+    gap = np.abs(values - asked).max()
+    facts = {"num_elements": 3, "num_queries": 8, "scale": float(fitted.scale)}
+    facts |= {"failure": failure, "mismatch": gap}
+    size = small_db_size(8, alpha=(theorems.small_db_bound(n, **facts) / n - gap) / 2)
+    answers = n / size * small_databases(3, size) @ values.T
+    errors = np.abs((rows @ asked.T)[:, None] - answers[None]).max(-1)
+    mass = np.asarray(small_db(rows, fitted, size=size).probabilities())
+    sharp = theorems.small_db_error(n, size=size, **facts)
+    assert sharp <= theorems.small_db_bound(n, **facts) * (1 + 1e-12) < n  # says something
+    assert ((mass * (errors > sharp)).sum(-1) <= failure).all()
+    assert (errors.min(-1) <= n * (gap + np.sqrt(np.log(16) / (2 * size)))).all()
 
 
 def test_sizes():
