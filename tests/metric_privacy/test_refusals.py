@@ -15,11 +15,9 @@ PROMISE = mp.MetricGuarantee(LINE)
 
 REFUSED = {
     "asymmetric budgets": (r"d\(1, 0\) = 2", lambda: mp.from_budgets([[0, 1], [2, 0]])),
-    "a budget of oneself": (r"d\(1, 1\)", lambda: mp.from_budgets([[0, 1], [1, 0.5]])),
     "budgets of no number": ("nan", lambda: mp.Metric([[0, np.nan], [np.nan, 0]])),
     "several metrics": ("square", lambda: mp.Metric(np.zeros((2, 3, 3)))),
     "a traced metric": ("traced", lambda: jax.jit(lambda e: mp.uniform(3, epsilon=e).size)(1.0)),
-    "no distance": ("points", lambda: mp.from_points([[0.0], [np.nan]], epsilon=1)),
     "absence of nobody": ("3 elements", lambda: LINE.with_absence([1.0, 2.0])),
     "an attribute without a budget": (
         "2 attributes",
