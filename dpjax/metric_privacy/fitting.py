@@ -108,9 +108,8 @@ def fit_queries(
 
     Returns:
         :class:`FittedQueries`, within the budgets in exact arithmetic and never worse than G = Q.
-        It is the global optimum for K = 1 and a local one for more, unless the metric violates the
-        triangle inequality. Queries that differ on elements of budget 0 are replaced by the middle
-        of their values there.
+        It is the global optimum for K = 1 and a local one for more. Queries that differ on elements
+        of budget 0 are replaced by the middle of their values there.
 
     Privacy:
         ``metric_laplace(x, fit.queries, metric, scales=fit.scales)`` is d-private under swap
@@ -197,8 +196,7 @@ def fit_marginals(values: ArrayLike, metric: Metric, *, num_records: float) -> F
         minimize  max_u |c u' - u| + c   where   |u' - v'| <= n d(u, v)
 
     Where the metric is a sum over attributes, the mean of each is such a problem on its values, and
-    (13) with one statistic and absolute errors. The result is the global optimum, unless the metric
-    violates the triangle inequality, and even then it is within the budgets.
+    (13) with one statistic and absolute errors. The result is the global optimum.
 
     Args:
         values: float ``(N,)``, the value of each element of one attribute's universe.

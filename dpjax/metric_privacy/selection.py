@@ -297,6 +297,7 @@ def _largest_ratio(change: np.ndarray, budgets: np.ndarray, dtype: np.dtype) -> 
     return float(np.max(ratio(change, np.where(np.eye(len(budgets)) == 1, np.inf, left))))
 
 
+@jax.jit
 def _misses(
     counts: jax.Array, total: jax.Array, values: jax.Array, databases: jax.Array
 ) -> jax.Array:
