@@ -97,8 +97,8 @@ class MetricGuarantee(Shown):
         >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
         3.0
         """
-        last = self.metric.size - 1
-        at = tuple(checks.static_integer("elements", element, 0, last) for element in (i, j))
+        size = self.metric.size
+        at = tuple(checks.static_integer("elements", k, 0, size - 1) for k in (i, j))
         return float(self._closed[at])
 
     def guarantee(self, *, neighbors: Neighbors) -> Guarantee:

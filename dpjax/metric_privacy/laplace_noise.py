@@ -29,8 +29,6 @@ from dpjax.metric_privacy.scales import load, noise_scales, prepared, rounded_up
 from dpjax.metric_privacy.universes import from_points
 from dpjax.numerics.float64 import in_float64
 
-_NO_NOISE = 1e-18  # the scale of an answer without noise
-
 
 def laplace_guarantee(metric: Metric) -> MetricGuarantee:
     """Return the guarantee of one draw of all answers of :func:`metric_laplace`.
@@ -89,7 +87,7 @@ def metric_laplace(
     counts = counts_of(x, metric.num_values)
     moderate("queries", values, counts.dtype)
     answers = in_float64(lambda counts: counts @ values.T, counts)
-    c = rounded_up(np.where(known == 0, _NO_NOISE, known), answers.dtype)
+    c = rounded_up(np.where(known == 0, 1e-18, known), answers.dtype)  # no scale is 0
     return laplace(answers, 1.0, sensitivity=jnp.asarray(np.where(c < np.inf, c, np.nan)))
 
 

@@ -160,7 +160,7 @@ def optimal_scales(
     >>> best.scales.round(2).tolist(), best.gap < 1e-7
     ([5.0, 10.0], True)
     """
-    checks.one_of("objective", objective, tuple(POWERS))
+    checks.one_of("objective", objective, POWERS)
     return smallest_scales(*prepared(queries, metric), POWERS[objective])
 
 

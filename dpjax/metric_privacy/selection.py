@@ -219,11 +219,10 @@ def small_db(
     [0.9523, 0.0474, 0.0003]
     """
     checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
-    databases = small_databases(queries.size, size)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, public_n)
-    known = jnp.asarray(databases, public.dtype)
-    values, scale = (jnp.asarray(part, public.dtype) for part in (queries.values, queries.scale))
-    cost = costs(_misses, counts, public, values, known)
+    parts = small_databases(queries.size, size), queries.values, queries.scale
+    databases, values, scale = (jnp.asarray(part, public.dtype) for part in parts)
+    cost = costs(_misses, counts, public, values, databases)
     return _distribution(cost, jnp.where(scale < jnp.inf, scale, jnp.nan))
 
 

@@ -178,10 +178,9 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     [[0.0, 1.0, 1.5], [1.0, 0.0, 0.5], [1.5, 0.5, 0.0]]
     """
     size, pairs = checks.static_integer("size", size, 1), np.asarray(edges)
-    if pairs.shape != (len(pairs), 2) or pairs.dtype.kind not in "iu":
-        raise ValueError(f"edges must be integers (E, 2), got {pairs.dtype} {pairs.shape}.")
-    if not np.all((pairs >= 0) & (pairs < size)):
-        raise ValueError(f"edges must be pairs of nodes from 0 to {size - 1}.")
+    whole = pairs.shape == (len(pairs), 2) and pairs.dtype.kind in "iu"
+    if not whole or not np.all((pairs >= 0) & (pairs < size)):
+        raise ValueError(f"edges must be integers (E, 2), pairs of nodes from 0 to {size - 1}.")
     lengths = np.where(np.eye(size) == 1, 0.0, np.inf)
     np.minimum.at(lengths, tuple(pairs.T), prices(budgets, len(pairs), "edge"))
     return Metric(np.minimum(lengths, lengths.T)).closure()
