@@ -16,9 +16,7 @@ PROMISE = mp.MetricGuarantee(LINE)
 REFUSED = {
     "asymmetric budgets": (r"d\(1, 0\) = 2", lambda: mp.from_budgets([[0, 1], [2, 0]])),
     "budgets of no number": ("nan", lambda: mp.Metric([[0, np.nan], [np.nan, 0]])),
-    "several metrics": ("square", lambda: mp.Metric(np.zeros((2, 3, 3)))),
     "a traced metric": ("traced", lambda: jax.jit(lambda e: mp.uniform(3, epsilon=e).size)(1.0)),
-    "absence of nobody": ("3 elements", lambda: LINE.with_absence([1.0, 2.0])),
     "an attribute without a budget": (
         "2 attributes",
         lambda: mp.weighted_hamming([[0, 1]], budgets=[1, 2, 3]),
@@ -33,7 +31,6 @@ REFUSED = {
         lambda: mp.from_graph(np.array([[0, 2**32]]), size=2, budgets=1.0),
     ),
     "n is public": ("null record", lambda: PROMISE.guarantee(neighbors="add_remove")),
-    "two relations": ("neighbors", lambda: LINE + HIDDEN),
     "guarantees of two relations": ("same elements", lambda: PROMISE + mp.MetricGuarantee(HIDDEN)),
     "a guarantee without a metric": (
         "MetricGuarantee",
