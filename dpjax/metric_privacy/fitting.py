@@ -326,12 +326,13 @@ def _promised(values: np.ndarray, metric: Metric, scale: float) -> LipschitzQuer
 
 
 def sufficient(scale: float, values: np.ndarray) -> np.ndarray:
-    """Return a scale rounded up in the dtype of the values that are drawn with it.
+    """Return a scale in the dtype of the values that are drawn with it, also after one rounding.
 
     It is at least sqrt(eps) times the largest |value| (or 1 if all are 0).
     """
-    least = float(np.finfo(values.dtype).eps) ** 0.5 * float(np.max(np.abs(values))) or 1.0
-    return rounded_up(max(scale * (1 + 2.0**-50), least), values.dtype)
+    eps = float(np.finfo(values.dtype).eps)
+    least = eps**0.5 * float(np.max(np.abs(values))) or 1.0
+    return rounded_up(max(scale * (1 + eps), least), values.dtype)
 
 
 def _apart(values: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from dpjax.metric_privacy import (
     lipschitz_queries,
     optimal_scales,
 )
+from dpjax.metric_privacy.fitting import sufficient
 from tests.metric_privacy import instances
 from tests.metric_privacy.instances import shortest_paths
 
@@ -168,3 +169,12 @@ def test_queries_rounded_to_float32_are_within_their_scale():
     values = found.values.astype(np.float64)
     assert found.values.dtype == np.float32
     assert float(found.scale) >= needed(values, metric.budgets) > needed(asked, metric.budgets)
+
+
+def test_a_multiple_of_a_scale_in_float32_is_large_enough():
+    """The noise of MWEM is a multiple, rounded once more; one float above is too little."""
+    exact = np.random.default_rng(0).uniform(0.1, 1, 500)
+    found = np.array([sufficient(c, np.ones(1, np.float32)) for c in exact])
+    control = np.nextafter(np.float32(exact), np.float32(np.inf))
+    assert ((np.float32(14) * found).astype(float) >= 14 * exact).all()
+    assert not ((np.float32(14) * control).astype(float) >= 14 * exact).all()
