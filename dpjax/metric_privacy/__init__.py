@@ -8,9 +8,9 @@ the null record as an additional element (:meth:`Metric.with_absence`), which ma
 removing a record a move too.
 
 **Getting started.** Nearby values are protected, distant ones less: a linear query of the histogram
-then pays for its steepest slope and not for its range. For a few queries use :func:`metric_laplace`
-with :func:`optimal_scales`, the least noise for all of them together. For synthetic data for many
-queries use ``mwem(key, x, lipschitz_queries(queries, metric), rounds=10, output="last",
+then pays for its steepest slope and not for its range. For a few queries use
+:func:`metric_laplace`, by default with the least noise for all of them together. For synthetic data
+for many queries use ``mwem(key, x, lipschitz_queries(queries, metric), rounds=10, output="last",
 passes=10)``. Distances come from coordinates, dates, attributes, a graph or a table. A threshold is
 applied to distances in their own unit: ``blowfish(from_points(towns, epsilon=1), epsilon=0.5,
 threshold=20)`` protects moves of up to 20 km. Guarantees on one universe add up, and
@@ -22,7 +22,7 @@ mechanisms.
 >>> metric = from_points(towns, epsilon=0.1)  # 0.1 per km
 >>> visits = jnp.array([20, 30, 50])
 >>> queries = jnp.stack([towns[:, 0] / 100, jnp.ones(3)])  # how far east, and how many
->>> answers = metric_laplace(visits, queries, metric, scales=optimal_scales(queries, metric))
+>>> answers = metric_laplace(visits, queries, metric)
 >>> errors = answers.stddev()  # nothing for the number of records, which is public
 >>> [round(float(error), 3) for error in errors]
 [0.141, 0.0]
@@ -31,15 +31,14 @@ Arguments that most functions share:
 
     metric       a :class:`Metric` on the N elements: one NumPy matrix, checked once. For a sweep of
                  epsilons divide the scales
-    queries      float ``(..., K, N)``, finite and public: the value of each query at each element
-                 except the null record (where it is 0). Invalid ones raise, or as JAX arrays make
-                 their batch element NaN
+    queries      float ``(K, N)``, finite and public: the value of each query at each element
+                 except the null record (where it is 0)
     x            histograms ``(..., N)``: the number of records of each element except the null
                  record. A count that is negative, infinite or NaN is 0
     public_n     n, positive and public, ``(...)``: by default the sum of the counts. With the null
                  record in the metric it is required, and is an upper bound on the number of
                  records; the remaining ones are null records
-    num_records  n or a public guess of it, positive, ``(...)``
+    num_records  n or a public guess of it, positive
 
 Float draws are simulations, as everywhere outside ``dpjax.release``: they reveal low-order bits.
 Counts are floats: float32 is exact up to 2^24 only, so enable float64 for larger ones. A count
@@ -62,7 +61,6 @@ from dpjax.metric_privacy.fitting import (
     fit_marginals,
     fit_queries,
     fit_statistics,
-    lipschitz_envelope,
     lipschitz_queries,
 )
 from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -74,13 +72,11 @@ from dpjax.metric_privacy.scales import (
     load,
     noise_scales,
     optimal_scales,
-    parameter_selection,
     single_query_scale,
 )
 from dpjax.metric_privacy.selection import (
     linear_selection,
     metric_exponential,
-    selection_scale,
     small_databases,
     small_db,
     small_db_size,
@@ -116,7 +112,6 @@ __all__ = [
     "from_points",
     "improvement_factor",
     "linear_selection",
-    "lipschitz_envelope",
     "lipschitz_queries",
     "load",
     "marginal_queries",
@@ -126,11 +121,9 @@ __all__ = [
     "nearest_point",
     "noise_scales",
     "optimal_scales",
-    "parameter_selection",
     "planar_laplace",
     "product",
     "range_queries",
-    "selection_scale",
     "single_query_scale",
     "small_databases",
     "small_db",

@@ -19,7 +19,7 @@ output is the average of y^0, ..., y^(T-1), which excludes the update of the las
 from __future__ import annotations
 
 from functools import partial
-from math import prod
+from math import inf, nan, prod
 from typing import Literal, get_args
 
 import jax
@@ -31,13 +31,13 @@ from dpjax import checks
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.base import Shape, draws_shape
 from dpjax.distributions.finite import Finite
-from dpjax.metric_privacy.fitting import BEYOND_ONE, LipschitzQueries, allowed_by
+from dpjax.mechanisms import laplace
+from dpjax.metric_privacy.fitting import LipschitzQueries, allowed_by
 from dpjax.metric_privacy.guarantees import MetricGuarantee
-from dpjax.metric_privacy.histograms import evaluate, whole_histogram
-from dpjax.metric_privacy.metric import Metric
+from dpjax.metric_privacy.histograms import whole_histogram
+from dpjax.metric_privacy.metric import Metric, finite
 from dpjax.numerics.float64 import in_float64
 from dpjax.random import check_key
-from dpjax.random.variates import uniforms
 
 Output = Literal["average", "last"]
 
@@ -77,8 +77,8 @@ def mwem(
     Args:
         key: a scalar typed threefry key.
         x: see :mod:`dpjax.metric_privacy`.
-        queries: the queries to answer and their scale c, with all values in [-1, 1] (as Theorem 8
-            requires).
+        queries: the queries to answer and their scale c, concrete, with all values in [-1, 1] (as
+            Theorem 8 requires).
         rounds: T, at least 1, the number of queries that are selected and measured.
         shape: the shape of the draws for each dataset, an integer or a sequence of integers.
         output: ``"average"``, of y^0 to y^(T-1) as in the paper (and in Theorem 8; for T = 1 it is
@@ -92,18 +92,18 @@ def mwem(
 
     Returns:
         Float of shape ``(*shape, *batch, N)``, the null record last if the metric has it: each sums
-        to n. ``queries.answers`` of it are the answers. NaN if the scale of the queries is infinite
-        or a value is outside [-1, 1].
+        to n. The answers are ``y @ queries.values.T``. NaN if the scale of the queries is
+        infinite.
 
     Raises:
-        ValueError: a concrete query has a value outside [-1, 1].
+        ValueError: a query has a value outside [-1, 1].
 
     Privacy:
         d-private for each dataset and draw, under the relation of the metric of the queries; a
         shape of k draws costs k times that. Public: the queries, c, the options, and n or its bound
         ``public_n``. Float draws are simulations: the low-order bits of a measurement depend on the
-        data (Mironov 2012). The noise reaches 45 nats. In float32 answers are rounded by up to n
-        2^-24: use float64 unless 2 c rounds is much larger.
+        data (Mironov 2012). In float32 answers are rounded by up to n 2^-24: use float64 unless 2 c
+        rounds is much larger.
 
     References:
         Hardt, Ligett and McSherry (2012); Kamalaruban et al. (2020), Algorithm 2 and Theorem 7,
@@ -115,22 +115,25 @@ def mwem(
     >>> queries = lipschitz_queries([[0.0, 0.5, 1.0], [1.0, 0.5, 1.0]], metric)
     >>> x = jnp.array([50.0, 0.0, 950.0])
     >>> y = mwem(jax.random.key(0), x, queries, rounds=20, output="last", passes=10)
-    >>> round(float(y.sum())), bool((abs(queries.answers(y) - queries.answers(x)) < 20).all())
+    >>> round(float(y.sum())), bool((abs((y - x) @ queries.values.T) < 20).all())
     (1000, True)
     """
     checks.one_of("output", output, get_args(Output))
     rounds = checks.static_integer("rounds", rounds, 1)
     passes = checks.static_integer("passes", passes, 1)
     checks.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
-    if not checks.is_traced(queries.values) and np.max(np.abs(queries.values)) > 1:
-        raise ValueError(BEYOND_ONE)
+    values, scale = finite("queries", queries.values, ("K", "N")), float(queries.scale)
+    if np.max(np.abs(values)) > 1:
+        raise ValueError(
+            "queries must have values in [-1, 1] for MWEM: divide them all by their largest "
+            "|value|, and multiply the answers by it."
+        )
     counts, total = whole_histogram(x, queries.size, queries.neighbors, public_n)
-    values = jnp.asarray(queries.values, total.dtype)
-    fits = (jnp.max(jnp.abs(values)) <= 1) & (queries.scale > 0) & (queries.scale < jnp.inf)
-    noise = jnp.where(fits, 2 * rounds * queries.scale, jnp.nan).astype(total.dtype)
-    answers = in_float64(lambda counts, values: counts @ values.T, counts, values)
+    known = jnp.asarray(values, total.dtype)
+    noise = jnp.asarray(2 * rounds * scale if 0 < scale < inf else nan, total.dtype)
+    answers = in_float64(lambda counts, known: counts @ known.T, counts, known)
     return _run(
-        check_key(key), answers, total, values, noise, rounds, draws_shape(shape), output, passes
+        check_key(key), answers, total, known, noise, rounds, draws_shape(shape), output, passes
     )
 
 
@@ -153,34 +156,34 @@ def _run(
     def histogram(log_y: jax.Array) -> jax.Array:
         return n * jax.nn.softmax(log_y, axis=-1)
 
-    def one_round(carry: tuple, at: tuple[jax.Array, jax.Array]) -> tuple[tuple, None]:
-        log_y, sum_y, queries, answered = carry
+    def one_round(carry: tuple, at: tuple[jax.Array, jax.Array]) -> tuple[tuple, jax.Array]:
+        log_y, queries, answered = carry
         number, key = at
-        key_query, key_size, key_sign = jax.random.split(key, 3)
+        key_query, key_noise = jax.random.split(key)
         y = histogram(log_y)
         chosen = selection(answers, y, values, noise).sample_index(key_query)
-        size = -jnp.log(uniforms(key_size, batch, n.dtype))
-        error = noise * jax.random.rademacher(key_sign, batch, n.dtype) * size
-        measured = jnp.take_along_axis(answers, chosen[..., None], axis=-1)[..., 0] + error
-        queries, answered = queries.at[number].set(chosen), answered.at[number].set(measured)
+        answer = jnp.take_along_axis(answers, chosen[..., None], axis=-1)[..., 0]
+        measured = laplace(answer, 1.0, sensitivity=noise).sample(key_noise)
+        queries = queries.at[number].set(values[chosen])
+        answered = answered.at[number].set(measured)
 
         def update(turn: jax.Array, log_y: jax.Array) -> jax.Array:
-            """Add c q' (m - c q'(y)) / (2n) for the new measurement, then for all so far."""
-            seen = (number + turn) % rounds
-            query = values[queries[seen]]
-            off = answered[seen] - jnp.sum(query * histogram(log_y), axis=-1)
-            step = query * off[..., None] / (2 * jnp.where(n > 0, n, 1.0))
-            return jnp.where(seen <= number, log_y + step, log_y)
+            """Add c q' (m - c q'(y)) / (2n) for the new measurement, then for all so far.
+
+            Queries of later rounds are still 0.
+            """
+            query = queries[(number + turn) % rounds]
+            off = answered[(number + turn) % rounds] - jnp.sum(query * histogram(log_y), axis=-1)
+            return log_y + query * off[..., None] / (2 * jnp.where(n > 0, n, 1.0))
 
         log_y = jax.lax.fori_loop(0, (passes - 1) * rounds + 1, update, log_y)
-        return (log_y, sum_y + y, queries, answered), None
+        return (log_y, queries, answered), y
 
     def run(key: jax.Array) -> jax.Array:
-        zeros = jnp.zeros((*batch, values.shape[1]), n.dtype)
-        past = jnp.zeros((rounds, *batch), jnp.int32), jnp.zeros((rounds, *batch), n.dtype)
+        zeros = jnp.zeros((rounds, *batch, values.shape[1]), n.dtype)
         each = jnp.arange(rounds), jax.random.split(key, rounds)
-        (log_y, sum_y, *_), _ = jax.lax.scan(one_round, (zeros, zeros, *past), each)
-        return sum_y / rounds if output == "average" else histogram(log_y)
+        (log_y, *_), all_y = jax.lax.scan(one_round, (zeros[0], zeros, zeros[..., 0]), each)
+        return jnp.mean(all_y, axis=0) if output == "average" else histogram(log_y)
 
     found = jax.vmap(run)(jax.random.split(key, prod(shape)))
     return found.reshape(*shape, *batch, values.shape[1])
@@ -196,6 +199,6 @@ def selection(answers: jax.Array, y: jax.Array, values: jax.Array, noise: jax.Ar
     >>> round(float(jnp.log(distribution.prob(0.0) / distribution.prob(1.0))), 4)
     0.25
     """
-    misses = jnp.abs(evaluate(values, y) - answers)
+    misses = jnp.abs(jnp.matmul(y, values.T, precision="highest") - answers)
     cost = (jnp.max(misses, axis=-1, keepdims=True) - misses) / (2 * noise)
     return Finite(jnp.arange(len(values), dtype=y.dtype), cost, jnp.ones((), y.dtype))

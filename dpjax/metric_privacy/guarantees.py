@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting import Composition, Guarantee
+from dpjax.accounting import Guarantee
 from dpjax.checks import Neighbors
 from dpjax.display import Shown
 from dpjax.metric_privacy.metric import Metric, finite, on_one_universe
@@ -22,8 +22,7 @@ class MetricGuarantee(Shown):
     """A d-privacy guarantee: moving a record from i to j changes log-probabilities by <= d(i, j).
 
     Guarantees on one universe add up: ``g + h`` and ``100 * g`` have the sum of the metrics.
-    Mechanisms may be chosen adaptively, but not their metrics: the range of all but one then counts
-    up to twice. A record can move through other
+    Mechanisms may be chosen adaptively, but not their metrics. A record can move through other
     elements, so all statements and sums use the closure. To add it to the
     :class:`dpjax.accounting.Guarantee` of another mechanism, convert it with :meth:`guarantee`
     first. n is public if ``metric.neighbors`` is ``"swap"``, and private if the null record is an
@@ -31,12 +30,9 @@ class MetricGuarantee(Shown):
 
     Attributes:
         metric: the budgets.
-        ranges: a metric of bounded ranges, the largest log-ratio minus the smallest over outputs.
-            By default twice ``metric``, which always holds and is exact for Laplace noise; an
-            exponential mechanism has ``ranges=metric``.
-
-    Raises:
-        ValueError: ``ranges`` is on another universe.
+        ranges: the bounded range, the largest log-ratio minus the smallest over outputs, as a
+            multiple of the budgets: 2, which always holds and is exact for Laplace noise and, but
+            for one budget, for sums; or 1, for one draw of an exponential mechanism.
 
     References:
         Chatzikokolakis et al. (2013); Kamalaruban et al. (2020), Fact 1.
@@ -49,44 +45,31 @@ class MetricGuarantee(Shown):
     """
 
     metric: Metric
-    ranges: Metric | None = None
+    ranges: int = 2
 
     def __post_init__(self) -> None:
-        for metric in (self.metric, self.metric if self.ranges is None else self.ranges):
-            checks.instance("MetricGuarantee", metric, Metric, "from_budgets, from_points, ...")
-            on_one_universe("metric and ranges", self.metric, metric)
+        checks.instance("MetricGuarantee", self.metric, Metric, "from_budgets, from_points, ...")
+        checks.static_integer("ranges", self.ranges, 1, 2)
 
     def _facts(self) -> dict[str, Any]:
         return {"elements": self.metric.size, "neighbors": repr(self.neighbors)}
 
     def __add__(self, other: MetricGuarantee | Literal[0]) -> MetricGuarantee:
-        if isinstance(other, (Guarantee, Composition)):
-            raise TypeError(
-                "a MetricGuarantee can only be added to another one: convert it by "
-                f".guarantee(neighbors=...) first, got {type(other).__name__}."
-            )
         if isinstance(other, int) and other == 0:  # the start of sum()
             return self
         if not isinstance(other, MetricGuarantee):
             return NotImplemented
         on_one_universe("guarantees that add up", self.metric, other.metric)
-        ranges = np.maximum(
-            _sum(self._closed_ranges, other._later_ranges),
-            _sum(other._closed_ranges, self._later_ranges),
-        )
-        return self._with(_sum(self._closed, other._closed), ranges)
+        return MetricGuarantee(Metric(_sum(self._closed, other._closed), self.neighbors))
 
     __radd__ = __add__
 
     def __mul__(self, count: int) -> MetricGuarantee:
         number = checks.static_integer("a number of mechanisms", count, 1)
-        ranges = _sum(self._closed_ranges, _times(self._later_ranges, number - 1))
-        return self._with(_times(self._closed, number), ranges)
+        budgets = Metric(_times(self._closed, number), self.neighbors)
+        return MetricGuarantee(budgets, self.ranges if number == 1 else 2)
 
     __rmul__ = __mul__
-
-    def _with(self, budgets: np.ndarray, ranges: np.ndarray) -> MetricGuarantee:
-        return MetricGuarantee(*(Metric(part, self.neighbors) for part in (budgets, ranges)))
 
     def __str__(self) -> str:
         budgets = self._closed[np.triu_indices(self.metric.size, 1)]
@@ -107,20 +90,6 @@ class MetricGuarantee(Shown):
     def _closed(self) -> np.ndarray:
         return self.metric.closure().budgets
 
-    @cached_property
-    def _closed_ranges(self) -> np.ndarray:
-        closed = 2 * self._closed
-        return closed if self.ranges is None else np.minimum(self.ranges.closure().budgets, closed)
-
-    @cached_property
-    def _later_ranges(self) -> np.ndarray:
-        """Return what the mechanisms add to the range of others, on whose answers they may depend.
-
-        The losses of each lie in an interval that may depend on the answers, as in
-        :attr:`dpjax.accounting.Composition.bounded_range`.
-        """
-        return 2 * np.minimum(self._closed_ranges, self._closed)
-
     def between(self, i: int, j: int) -> float:
         """Return the largest log-ratio of a move from i to j, by the shortest path, or ``inf``.
 
@@ -128,8 +97,8 @@ class MetricGuarantee(Shown):
         >>> MetricGuarantee(from_budgets([[0, 1, 5], [1, 0, 2], [5, 2, 0]])).between(0, 2)
         3.0
         """
-        last = self.metric.size - 1
-        at = tuple(checks.static_integer("elements", element, 0, last) for element in (i, j))
+        size = self.metric.size
+        at = tuple(checks.static_integer("elements", k, 0, size - 1) for k in (i, j))
         return float(self._closed[at])
 
     def guarantee(self, *, neighbors: Neighbors) -> Guarantee:
@@ -152,10 +121,8 @@ class MetricGuarantee(Shown):
             )
         values = slice(self.metric.num_values)
         at = (-1 if neighbors == "add_remove" else values, values)
-        epsilon, bounded_range = (
-            float(np.max(closed[at], initial=0.0)) for closed in (self._closed, self._closed_ranges)
-        )
-        return Guarantee(epsilon, bounded_range, neighbors)
+        epsilon = float(np.max(self._closed[at], initial=0.0))
+        return Guarantee(epsilon, self.ranges * epsilon, neighbors)
 
     def group_epsilon(self, x: ArrayLike, y: ArrayLike) -> float:
         """Return a bound on the log-ratio of outputs for two histograms.
@@ -178,10 +145,10 @@ class MetricGuarantee(Shown):
                 f"{x} and {y}."
             )
         moved = both[0] - both[1]
-        if self.neighbors == "add_remove":
-            moved = np.append(moved, -np.sum(moved))
-        elif np.sum(moved) != 0:
+        others = -np.sum(moved)  # null records
+        if self.neighbors == "swap" and others:
             return inf
+        moved = np.append(moved, others)[: self.metric.size]
         differ = np.flatnonzero(moved)
         most = np.max(self._closed[np.ix_(differ, differ)], initial=0.0)
         return float(np.sum(np.abs(moved)) / 2 * most)

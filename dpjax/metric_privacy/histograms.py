@@ -76,8 +76,3 @@ def costs(scores: Callable[..., jax.Array], *arrays: Any) -> jax.Array:
         return jnp.where(found == -jnp.inf, jnp.inf, distance)
 
     return in_float64(below, *arrays)
-
-
-def evaluate(values: jax.Array, histograms: jax.Array) -> jax.Array:
-    """Return the rounded answers ``(..., K)`` of queries ``(K, N)`` at public histograms."""
-    return jnp.einsum("kn,...n->...k", values, histograms, precision="highest")

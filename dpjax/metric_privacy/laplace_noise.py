@@ -14,13 +14,10 @@ places as the universe.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import checks
 from dpjax.accounting.mechanism import with_guarantee
 from dpjax.distributions.piecewise import PiecewiseExponential
 from dpjax.distributions.radial import Radial
@@ -28,20 +25,9 @@ from dpjax.mechanisms import k_norm, laplace
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import counts_of, moderate
 from dpjax.metric_privacy.metric import Metric, finite, numbers
-from dpjax.metric_privacy.scales import (
-    STRATEGIES,
-    OptimalScales,
-    Strategy,
-    load,
-    noise_scales,
-    prepared,
-)
+from dpjax.metric_privacy.scales import load, noise_scales, prepared, rounded_up
 from dpjax.metric_privacy.universes import from_points
 from dpjax.numerics.float64 import in_float64
-
-PlaneDistance = Literal["euclidean", "manhattan", "chebyshev"]
-_NORMS = {"euclidean": 2.0, "manhattan": 1.0, "chebyshev": float("inf")}
-_NO_NOISE = 1e-18  # the scale of an answer without noise
 
 
 def laplace_guarantee(metric: Metric) -> MetricGuarantee:
@@ -60,12 +46,7 @@ def laplace_guarantee(metric: Metric) -> MetricGuarantee:
 
 @with_guarantee(laplace_guarantee)
 def metric_laplace(
-    x: ArrayLike,
-    queries: ArrayLike,
-    metric: Metric,
-    *,
-    strategy: Strategy = "optimal",
-    scales: ArrayLike | OptimalScales | None = None,
+    x: ArrayLike, queries: ArrayLike, metric: Metric, *, scales: ArrayLike | None = None
 ) -> PiecewiseExponential:
     """Return the distribution of the noisy answers Q x + Lap(c).
 
@@ -73,8 +54,8 @@ def metric_laplace(
         x: see :mod:`dpjax.metric_privacy`.
         queries: see :mod:`dpjax.metric_privacy`.
         metric: see :mod:`dpjax.metric_privacy`.
-        strategy: the strategy of :func:`dpjax.metric_privacy.noise_scales`.
-        scales: ``(K,)``, the scales, or the result of :func:`optimal_scales`.
+        scales: ``(K,)``, by default those of :func:`dpjax.metric_privacy.noise_scales`, which has
+            further strategies.
 
     Returns:
         The distributions of all answers, of batch shape ``(..., K)``. A query that distinguishes a
@@ -99,24 +80,18 @@ def metric_laplace(
     >>> distribution.mean().tolist(), [round(float(s), 4) for s in distribution.stddev()]
     ([35.0, 100.0], [1.4142, 0.0])
     """
-    checks.one_of("strategy", strategy, STRATEGIES)
     values = prepared(queries, metric)[0][:, : metric.num_values]
-    known = scales.scales if isinstance(scales, OptimalScales) else scales
-    if known is None:
-        known = noise_scales(queries, metric, strategy=strategy)
-    elif (spent := load(queries, known, metric)) > 1:
+    known = noise_scales(queries, metric) if scales is None else np.asarray(scales)
+    if (spent := load(queries, known, metric)) > 1:
         raise ValueError(f"scales must have a load of at most 1 to be private, got {spent:g}.")
     counts = counts_of(x, metric.num_values)
     moderate("queries", values, counts.dtype)
     answers = in_float64(lambda counts: counts @ values.T, counts)
-    c = np.nextafter(np.asarray(known, answers.dtype), np.inf, dtype=answers.dtype)
-    c = np.where(np.asarray(known) == 0, _NO_NOISE, c)
+    c = rounded_up(np.where(known == 0, 1e-18, known), answers.dtype)  # no scale is 0
     return laplace(answers, 1.0, sensitivity=jnp.asarray(np.where(c < np.inf, c, np.nan)))
 
 
-def planar_guarantee(
-    points: ArrayLike, epsilon: float, *, distance: PlaneDistance = "euclidean"
-) -> MetricGuarantee:
+def planar_guarantee(points: ArrayLike, epsilon: float) -> MetricGuarantee:
     """Return the guarantee of one draw of :func:`planar_laplace` for these places.
 
     It is d, and twice d in range.
@@ -126,21 +101,18 @@ def planar_guarantee(
     d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
     0.5-DP under swap neighbors
     """
-    checks.one_of("distance", distance, _NORMS)
-    return MetricGuarantee(from_points(points, epsilon=epsilon, distance=distance))
+    return MetricGuarantee(from_points(points, epsilon=epsilon))
 
 
 @with_guarantee(planar_guarantee)
-def planar_laplace(
-    locations: ArrayLike, epsilon: ArrayLike, *, distance: PlaneDistance = "euclidean"
-) -> Radial:
+def planar_laplace(locations: ArrayLike, epsilon: ArrayLike) -> Radial:
     """Return the distribution of the noisy location of each record.
 
     Args:
         locations: float ``(..., D)``, the true places, in units of length: meters of a map's
             projection, not degrees.
-        epsilon: positive, the budget per unit of length; broadcasts against ``(...)``.
-        distance: as for :func:`from_points`.
+        epsilon: positive, the budget per unit of length, the Euclidean distance (for others see
+            :func:`dpjax.k_norm`); broadcasts against ``(...)``.
 
     Returns:
         A :class:`dpjax.Radial`, whose :meth:`~dpjax.Radial.norm_quantile` is the radius that
@@ -148,20 +120,17 @@ def planar_laplace(
         places with :func:`nearest_point`.
 
     Privacy:
-        Each location is d-private with d = epsilon * distance. Public: epsilon, the distance, and
-        the number of records. Float draws are simulations.
+        Each location is d-private with d = epsilon * distance. Public: epsilon and the number of
+        records. Float draws are simulations.
 
     >>> noisy = planar_laplace([[120.0, 40.0]], 0.01)
     >>> round(float(noisy.mean_norm_error()[0]), 1), round(float(noisy.norm_quantile(0.95)[0]), 1)
     (200.0, 474.4)
     """
-    checks.one_of("distance", distance, _NORMS)
-    return k_norm(locations, epsilon, sensitivity=1.0, p=_NORMS[distance])
+    return k_norm(locations, epsilon, sensitivity=1.0, p=2)
 
 
-def nearest_point(
-    draws: ArrayLike, points: ArrayLike, *, distance: PlaneDistance = "euclidean"
-) -> np.ndarray:
+def nearest_point(draws: ArrayLike, points: ArrayLike) -> np.ndarray:
     """Return the index of the public point nearest to each draw, such as a point of a grid.
 
     This is post-processing, on the host.
@@ -169,7 +138,6 @@ def nearest_point(
     Args:
         draws: float ``(..., D)``.
         points: float ``(N, D)``, chosen without the data.
-        distance: as for :func:`planar_laplace`.
 
     Returns:
         Integers ``(...)``; 0 for a draw that is not finite.
@@ -179,12 +147,11 @@ def nearest_point(
     """
     from scipy.spatial import KDTree
 
-    checks.one_of("distance", distance, _NORMS)
     drawn, places = numbers("draws", draws), finite("points", points, ("N", "D"))
     if drawn.shape[-1:] != places.shape[1:]:
         raise ValueError(
             f"draws must have a last axis of {places.shape[1]} coordinates, got {drawn.shape}."
         )
     known = np.isfinite(drawn).all(axis=-1)
-    found = KDTree(places).query(np.where(known[..., None], drawn, 0.0), p=_NORMS[distance])[1]
+    found = KDTree(places).query(np.where(known[..., None], drawn, 0.0))[1]
     return np.where(known, found, 0)

@@ -30,8 +30,8 @@ class Metric(Shown):
 
     The triangle inequality is not required: a policy such as :func:`blowfish` violates it. A
     mechanism within such budgets guarantees their :meth:`closure`, because a record can move
-    through other elements. ``metric + other`` is the cost of two mechanisms together, and
-    ``metric * factor`` scales it.
+    through other elements. ``metric + other`` is the cost of two mechanisms together, or of changes
+    of two attributes.
 
     Attributes:
         budgets: float64 ``(N, N)``, read-only. Where ij and ji differ by rounding, the smaller one
@@ -114,10 +114,11 @@ class Metric(Shown):
         (0, 2, 3.0)
         """
         shortest = self.closure().budgets
-        longer = self.budgets > shortest * (1 + ROUNDING)
-        excess = np.subtract(self.budgets, shortest, where=longer, out=np.zeros_like(shortest))
+        with np.errstate(invalid="ignore"):  # inf - inf
+            excess = self.budgets - shortest
+        excess = np.where(self.budgets > shortest * (1 + ROUNDING), excess, 0.0)
         i, j = divmod(int(np.argmax(excess)), self.size)
-        return (i, j, float(shortest[i, j])) if longer.any() else None
+        return (i, j, float(shortest[i, j])) if excess[i, j] else None
 
     def with_absence(self, budgets: ArrayLike) -> Metric:
         """Return the metric with the null record as the last element, which makes n private.
@@ -149,16 +150,6 @@ class Metric(Shown):
             return NotImplemented
         on_one_universe("metrics", self, other)
         return Metric(self.budgets + other.budgets, self.neighbors)
-
-    def __radd__(self, other: int) -> Metric:
-        # The start of sum().
-        return self if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __mul__(self, factor: float) -> Metric:
-        return Metric(self.budgets * checks.concrete_positive("factor", factor), self.neighbors)
-
-    __rmul__ = __mul__
-    __array_ufunc__ = None  # NumPy numbers then leave their product with a metric to __rmul__
 
 
 def from_budgets(budgets: ArrayLike) -> Metric:
@@ -212,12 +203,12 @@ def finite(name: str, value: ArrayLike, axes: tuple[str, ...]) -> np.ndarray:
     return array
 
 
-def prices(budgets: ArrayLike, count: int, of: str, name: str = "budgets") -> np.ndarray:
+def prices(budgets: ArrayLike, count: int, of: str) -> np.ndarray:
     """Return nonnegative numbers, possibly infinite, ``(count,)``; one number is for all."""
-    array = numbers(name, budgets)
+    array = numbers("budgets", budgets)
     if array.shape not in ((), (1,), (count,)) or not np.all(array >= 0):
         raise ValueError(
-            f"{name} must be nonnegative or inf, one for each of {count} {of}s or one for all, got "
-            f"{budgets}."
+            f"budgets must be nonnegative or inf, one for each of {count} {of}s or one for all, "
+            f"got {budgets}."
         )
     return np.broadcast_to(array, count)

@@ -100,8 +100,18 @@ def noise_scales(
 
         "equal_shares"         c_k = K max |dQ_k| / d: each has 1/K of the budgets (strategy 1)
         "common"               max ||dQ||_1 / d for all (strategy 2)
-        "parameter_selection"  shares by need: :func:`parameter_selection` (strategy 3)
+        "parameter_selection"  shares by need, in at most K rounds (strategy 3, Algorithm 3)
         "optimal"              the smallest sum of c^2: :func:`optimal_scales`
+
+    A round of strategy 3 gives query k the share 1/c_k = r_k / max load, with r_k = min d / |dQ_k|
+    (its share if it were alone) and the largest load sum_l r_l |dQ_l| / d over the pairs on which k
+    differs. The next round shares the remaining budgets. The budget of the pair with the largest
+    load is used up exactly, and every query that differs on it is done.
+
+    The printed loop waits for shares of exactly 0. In floating point a used-up budget is 1e-17 or
+    negative, the loop continues, and the scales exceed the budgets (up to 10 times, on 15 % of
+    random instances). Here budgets stop at 0, and queries that differ on a pair whose budget is
+    used up to rounding are done.
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
@@ -124,53 +134,25 @@ def noise_scales(
     return _within(alone, live, steep, shared)
 
 
-def parameter_selection(queries: ArrayLike, metric: Metric) -> np.ndarray:
-    """Return the noise scales ``(K,)`` of Algorithm 3 of Kamalaruban et al. (2020).
-
-    It takes at most K rounds and, unlike the printed algorithm in floating point, never exceeds the
-    budgets.
-
-    A round gives query k the share 1/c_k = r_k / max load, with r_k = min d / |dQ_k| (its share if
-    it were alone) and the largest load sum_l r_l |dQ_l| / d over the pairs on which k differs. The
-    next round shares the remaining budgets. The budget of the pair with the largest load is used up
-    exactly, and every query that differs on it is done.
-
-    The printed loop waits for shares of exactly 0. In floating point a used-up budget is 1e-17 or
-    negative, the loop continues, and the scales exceed the budgets (up to 10 times, on 15 % of
-    random instances). Here budgets stop at 0, and queries that differ on a pair whose budget is
-    used up to rounding are done. Privacy is that of :func:`noise_scales`.
-
-    >>> from dpjax.metric_privacy import from_budgets
-    >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
-    >>> parameter_selection([[1.0, 0.0, 0.0], [0.0, 0.0, 9.0]], metric).round(4).tolist()
-    [1.1111, 1.1111]
-    """
-    return noise_scales(queries, metric, strategy="parameter_selection")
-
-
 def optimal_scales(
-    queries: ArrayLike,
-    metric: Metric,
-    *,
-    objective: Objective = "squared",
-    weights: ArrayLike | None = None,
+    queries: ArrayLike, metric: Metric, *, objective: Objective = "squared"
 ) -> OptimalScales:
     """Return the best noise scales within the budgets, for one of three objectives.
 
-    They have the smallest sum of w_k c_k^2, of w_k c_k, or of w_k log c_k.
+    They have the smallest sum of c_k^2, of c_k, or of log c_k. An error of query k that counts s
+    times as much is that of s times the query.
 
     They are found by a logarithmic barrier. The certificate is Holder's inequality: for any weights
     l_p of pairs, with y_k = sum_p l_p |dQ_kp| / d_p,
 
-        sum_k w_k c_k^p >= (sum_k (w_k y_k^p)^(1/(p+1)))^(p+1) / (sum_p l_p)^p
+        sum_k c_k^p >= (sum_k y_k^(p/(p+1)))^(p+1) / (sum_p l_p)^p
 
     Args:
         queries: see :mod:`dpjax.metric_privacy`.
         metric: see :mod:`dpjax.metric_privacy`.
-        objective: ``"squared"``: sum w_k c_k^2, half the mean squared error of the answers.
-            ``"absolute"``: sum w_k c_k, their mean absolute error. ``"geometric_mean"``: sum w_k
-            log c_k, for the largest :func:`improvement_factor`.
-        weights: positive ``(K,)``; 1 by default. Scales of 0 and ``inf`` do not count.
+        objective: ``"squared"``: sum c_k^2, half the mean squared error of the answers.
+            ``"absolute"``: sum c_k, their mean absolute error. ``"geometric_mean"``: sum log c_k,
+            for the largest :func:`improvement_factor`. Scales of 0 and ``inf`` do not count.
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
@@ -178,12 +160,8 @@ def optimal_scales(
     >>> best.scales.round(2).tolist(), best.gap < 1e-7
     ([5.0, 10.0], True)
     """
-    checks.one_of("objective", objective, tuple(POWERS))
-    values, budgets = prepared(queries, metric)
-    w = np.ones(len(values)) if weights is None else finite("weights", weights, ("K",))
-    if w.shape != values.shape[:1] or not np.all(w > 0):
-        raise ValueError(f"weights must be positive, of shape ({len(values)},), got {weights}.")
-    return smallest_scales(values, budgets, w, POWERS[objective])
+    checks.one_of("objective", objective, POWERS)
+    return smallest_scales(*prepared(queries, metric), POWERS[objective])
 
 
 def improvement_factor(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> float:
@@ -233,10 +211,10 @@ def ratio(cost: Any, budget: Any) -> np.ndarray:
 
 
 def rounded_up(numbers: Any, dtype: Any) -> np.ndarray:
-    """Return nonnegative numbers in another dtype, where positive ones stay normal."""
-    with np.errstate(over="ignore", under="ignore"):
-        found = np.maximum(numbers, np.where(numbers > 0, np.finfo(dtype).tiny, 0)).astype(dtype)
-    return np.where(found < numbers, np.nextafter(found, np.inf, dtype=dtype), found)
+    """Return numbers above nonnegative ones in another dtype, positive ones normal; 0 stays 0."""
+    with np.errstate(over="ignore"):
+        found = np.maximum(numbers, float(np.finfo(dtype).tiny)).astype(dtype)
+    return np.where(numbers > 0, np.nextafter(found, np.inf, dtype=dtype), 0)
 
 
 def slopes(values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
@@ -245,14 +223,12 @@ def slopes(values: np.ndarray, budgets: np.ndarray) -> np.ndarray:
     return ratio(np.abs(values[:, first] - values[:, second]), budgets[first, second])
 
 
-def smallest_scales(
-    values: np.ndarray, budgets: np.ndarray, weights: np.ndarray, power: int
-) -> OptimalScales:
-    """Return the scales of least sum w_k c_k^power; for power 0, of w_k log c_k."""
+def smallest_scales(values: np.ndarray, budgets: np.ndarray, power: int) -> OptimalScales:
+    """Return the scales of least sum c_k^power; for power 0, of log c_k."""
     alone, live, steep = _live(values, budgets)
     if not len(steep):
         return OptimalScales(alone, 0.0)
-    size = weights[live] * alone[live] ** power
+    size = alone[live] ** power
     v, gap = _shared((steep / alone[live, None]).T, size / np.sum(size), power)
     return OptimalScales(_within(alone, live, steep, alone[live] / v), gap)
 

@@ -32,6 +32,7 @@ log|Q|/alpha^2 is rounded up.
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import combinations_with_replacement
 from math import ceil, comb, log
 
@@ -64,17 +65,11 @@ def selection_guarantee(metric: Metric) -> MetricGuarantee:
     d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
     0.5-DP under swap neighbors
     """
-    return MetricGuarantee(metric, ranges=metric)
+    return MetricGuarantee(metric, ranges=1)
 
 
 @with_guarantee(selection_guarantee)
-def metric_exponential(
-    scores: ArrayLike,
-    metric: Metric,
-    *,
-    sensitivity: ArrayLike,
-    candidates: ArrayLike | None = None,
-) -> Finite:
+def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayLike) -> Finite:
     """Return the distribution P(candidate) proportional to exp(score / (2c)).
 
     c is the maximum over pairs of sensitivity(i, j) / d(i, j).
@@ -86,18 +81,17 @@ def metric_exponential(
         sensitivity: float ``(N, N)``, public, the diagonal ignored: for a move from i to j,
             the largest change of any score, or half the largest difference of two scores' changes
             (which is never larger).
-        candidates: float ``(R,)`` or ``(..., R)``, public, the values of the candidates; by default
-            the indices 0..R-1.
 
     Returns:
-        A :class:`Finite` of the batch shape of the scores; uniform (except for excluded candidates)
+        A :class:`Finite` of the batch shape of the scores whose values are the indices 0..R-1 of
+        candidates; uniform (except for excluded candidates)
         if a pair of budget 0 has a positive sensitivity, or in float32 one of a budget below 2^-16.
         A row is NaN if a score is NaN or ``+inf``, or all are ``-inf``; and if no protected pair
         changes any score: the scores are then as public as n is, and need no mechanism.
 
     Privacy:
         d-private, and of bounded range d(i, j) too, under the relation of the metric. Public: the
-        metric, the sensitivity, the candidates, and n under swap.
+        metric, the sensitivity, and n under swap.
 
     References:
         McSherry and Talwar (2007); Kamalaruban et al. (2020), Definition 9 and Theorem 3, with the
@@ -125,13 +119,11 @@ def metric_exponential(
         )
     needed = _largest_ratio(np.maximum(change, change.T), metric.budgets, points.dtype)
     scale = rounded_up(needed * (1 + 2.0**-50), points.dtype)
-    return _distribution(costs(lambda scores: scores, points), candidates, scale)
+    return _distribution(costs(lambda scores: scores, points), scale)
 
 
 @with_guarantee(selection_guarantee)
-def linear_selection(
-    x: ArrayLike, metric: Metric, *, weights: ArrayLike, candidates: ArrayLike | None = None
-) -> Finite:
+def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike) -> Finite:
     """Return the distribution of the exponential mechanism with scores linear in a histogram.
 
     The score of candidate r is <w_r, x>:
@@ -139,23 +131,22 @@ def linear_selection(
         P(r) proportional to exp(<w_r, x> / (2c)),
         c = max over i, j of (max over r of g_r - min over r of g_r) / 2 / d(i, j)
 
-    where g_r = w_rj - w_ri is the change by a move from i to j.
+    where g_r = w_rj - w_ri is the change by a move from i to j. c is rounded up, and at least
+    sqrt(eps) times the largest |weight|, so that the rounding of a score is small compared to it.
 
     Args:
         x: see :mod:`dpjax.metric_privacy`.
         metric: see :mod:`dpjax.metric_privacy`.
         weights: float ``(R, N)``, finite and public.
-        candidates: as for :func:`metric_exponential`.
 
     Returns:
-        A :class:`Finite` of the batch shape of the data. If no protected pair changes the scores'
-        differences, the best candidate has all the probability, up to rounding (see
-        :func:`selection_scale`). In float32 budgets below 2^-16 are smaller than the rounding, and
-        make it uniform: enable float64 for them.
+        A :class:`Finite` of the batch shape of the data whose values are the indices 0..R-1 of
+        candidates. If no protected pair changes the scores' differences, the best candidate has all
+        the probability, up to rounding. In float32 budgets below 2^-16 are smaller than the
+        rounding, and make it uniform: enable float64 for them.
 
     Privacy:
-        As :func:`metric_exponential`. Public: the metric, the weights, the candidates, and n under
-        swap.
+        As :func:`metric_exponential`. Public: the metric, the weights, and n under swap.
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
@@ -169,22 +160,7 @@ def linear_selection(
     moderate("weights", values, counts.dtype)
     known = jnp.asarray(values[:, : metric.num_values], counts.dtype)
     cost = costs(lambda counts, known: counts @ known.T, counts, known)
-    return _distribution(cost, candidates, _scale(values, budgets, counts.dtype))
-
-
-def selection_scale(weights: ArrayLike, metric: Metric) -> float:
-    """Return the c of :func:`linear_selection`, rounded up.
-
-    It is at least sqrt(eps) times the largest |weight|, so that the rounding of a score is small
-    compared to c; infinite if a pair of budget 0 changes the differences of scores, or in float32
-    one of a budget below 2^-16.
-
-    >>> from dpjax.metric_privacy import from_budgets
-    >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
-    >>> round(selection_scale([[1.0, 0.0], [0.0, 0.0]], metric), 4)  # Theorem 3 has 0.5
-    0.25
-    """
-    return float(_scale(*prepared(weights, metric, "weights"), checks.float_dtype()))
+    return _distribution(cost, _scale(values, budgets, counts.dtype))
 
 
 def small_db_guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
@@ -243,12 +219,11 @@ def small_db(
     [0.9523, 0.0474, 0.0003]
     """
     checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
-    databases = small_databases(queries.size, size)
     counts, public = whole_histogram(x, queries.size, queries.neighbors, public_n)
-    known = jnp.asarray(databases, public.dtype)
-    values, scale = (jnp.asarray(part, public.dtype) for part in (queries.values, queries.scale))
-    cost = costs(_misses, counts, public, values, known)
-    return _distribution(cost, None, jnp.where(scale < jnp.inf, scale, jnp.nan))
+    parts = small_databases(queries.size, size), queries.values, queries.scale
+    databases, values, scale = (jnp.asarray(part, public.dtype) for part in parts)
+    cost = costs(_misses, counts, public, values, databases)
+    return _distribution(cost, jnp.where(scale < jnp.inf, scale, jnp.nan))
 
 
 def small_databases(num_elements: int, size: int) -> np.ndarray:
@@ -274,55 +249,42 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
     return np.array([np.bincount(records, minlength=num_elements) for records in chosen])[::-1]
 
 
-def small_db_size(num_queries: int, *, alpha: float, spread: float = 1.0) -> int:
+def small_db_size(num_queries: int, *, alpha: float) -> int:
     """Return the number m of records with which a small database answers K queries within alpha n.
 
     It is sufficient for some database of that size:
 
-        m = ceil(max(log K, log(2K)/2) spread^2 / alpha^2)
+        m = ceil(max(log K, log(2K)/2) / alpha^2)
 
-    By Hoeffding's inequality, m records drawn from x miss some query by more than alpha n with
-    probability below 1 if 2K exp(-2 m alpha^2 / spread^2) < 1, where ``spread`` is the largest
-    difference between two values of one query. The paper's log K/alpha^2 (Theorem 9, from Dwork and
-    Roth 2014, Theorem 4.2) suffices from K = 2 on; for one query it is 0.
+    Two values of one query differ by at most 1; where they differ by at most s, alpha/s is in place
+    of alpha. By Hoeffding's inequality, m records drawn from x miss some query by more than alpha n
+    with probability below 1 if 2K exp(-2 m alpha^2) < 1. The paper's log K/alpha^2 (Theorem 9, from
+    Dwork and Roth 2014, Theorem 4.2) suffices from K = 2 on; for one query it is 0.
 
     >>> small_db_size(10, alpha=0.5), small_db_size(1, alpha=0.5)
     (10, 2)
     """
     num_queries = checks.static_integer("num_queries", num_queries, 1)
-    times = checks.concrete_positive("spread", spread) / checks.concrete_positive("alpha", alpha)
-    return max(1, ceil(max(log(num_queries), log(2 * num_queries) / 2) * times**2))
-
-
-def _distribution(cost: jax.Array, candidates: ArrayLike | None, scale: ArrayLike) -> Finite:
-    """Return the distribution of candidates with P proportional to exp(-cost / (2 scale)).
-
-    It is uniform for an infinite scale, and NaN for one of 0 or NaN.
-    """
-    count, dtype = cost.shape[-1], cost.dtype
-    labels = jnp.arange(count, dtype=dtype)
-    if candidates is not None:
-        labels = checks.float_array("candidates", candidates).astype(dtype)
-    if labels.shape[-1:] != (count,):
-        raise ValueError(
-            f"candidates must have one element for each of the {count} scores on the last axis, "
-            f"got shape {labels.shape}."
-        )
-    return Finite(labels, cost, _rate(jnp.asarray(scale, dtype)))
+    nats = max(log(num_queries), log(2 * num_queries) / 2)
+    return max(1, ceil(nats / checks.concrete_positive("alpha", alpha) ** 2))
 
 
 @jax.jit
-def _rate(scale: jax.Array) -> jax.Array:
-    return jnp.where(scale > 0, 1 / (2 * jnp.where(scale > 0, scale, 1.0)), jnp.nan)
+def _distribution(cost: jax.Array, scale: ArrayLike) -> Finite:
+    """Return the distribution of indices with P proportional to exp(-cost / (2 scale)).
+
+    It is uniform for an infinite scale, and NaN for one of 0 or NaN.
+    """
+    scale = jnp.asarray(scale, cost.dtype)
+    rate = 0.5 / jnp.where(scale > 0, scale, jnp.nan)
+    return Finite(jnp.arange(cost.shape[-1], dtype=cost.dtype), cost, rate)
 
 
 def _scale(weights: np.ndarray, budgets: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return the scale of scores that are linear in a histogram, for weights in this dtype."""
     weights = weights.astype(dtype)
-    most, least = np.full(budgets.shape, -np.inf), np.full(budgets.shape, np.inf)
-    for weight in weights.astype(np.float64):
-        change = weight - weight[:, None]
-        most, least = np.maximum(most, change), np.minimum(least, change)
+    most = reduce(np.maximum, (row - row[:, None] for row in weights.astype(np.float64)))
+    least = -most.T  # a move back changes scores by as much
     # The rounding of a difference of two rounded differences is added to the scale.
     half_range = (most - least) / 2 + 2.0**-52 * (np.abs(most) + np.abs(least))
     return sufficient(_largest_ratio(half_range, budgets, dtype), weights)
@@ -334,15 +296,10 @@ def _largest_ratio(change: np.ndarray, budgets: np.ndarray, dtype: np.dtype) -> 
     return float(np.max(ratio(change, np.where(np.eye(len(budgets)) == 1, np.inf, left))))
 
 
+@jax.jit
 def _misses(
     counts: jax.Array, total: jax.Array, values: jax.Array, databases: jax.Array
 ) -> jax.Array:
-    """Return minus the largest miss of each database, one query at a time."""
-    times = (total / jnp.sum(databases[0]))[..., None]
-
-    def worse(miss: jax.Array, query: jax.Array) -> tuple[jax.Array, None]:
-        there = times * (databases @ query)
-        return jnp.maximum(miss, jnp.abs((counts @ query)[..., None] - there)), None
-
-    batch = jnp.broadcast_shapes(counts.shape[:-1], total.shape)
-    return -jax.lax.scan(worse, jnp.zeros((*batch, len(databases)), counts.dtype), values)[0]
+    """Return minus the largest miss of each database."""
+    there = (total / jnp.sum(databases[0]))[..., None, None] * (databases @ values.T)
+    return -jnp.max(jnp.abs((counts @ values.T)[..., None, :] - there), axis=-1)

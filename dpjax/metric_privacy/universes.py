@@ -5,12 +5,10 @@ See Kamalaruban et al. (2020), Sections 1, 2, 4.4 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import combinations
-from math import prod
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -18,29 +16,21 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.metric_privacy.metric import ROUNDING, Metric, finite, prices
 
-Distance = Literal["euclidean", "manhattan", "chebyshev", "hamming", "great_circle"]
-Rule = Literal["sum", "min"]
+Distance = Literal["euclidean", "manhattan", "chebyshev", "great_circle"]
 _NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 _EARTH_RADIUS = 6371.0088  # mean radius in kilometers
 
 
-def from_points(
-    points: ArrayLike,
-    *,
-    epsilon: float,
-    distance: Distance = "euclidean",
-    weights: ArrayLike | None = None,
-) -> Metric:
+def from_points(points: ArrayLike, *, epsilon: float, distance: Distance = "euclidean") -> Metric:
     """Return the metric d(i, j) = epsilon * distance(i, j) of points.
 
     Args:
-        points: ``(N, D)``, the coordinates of the public universe.
+        points: ``(N, D)``, the coordinates of the public universe. Multiply them by weights for a
+            weighted distance. The number of coordinates that differ is a distance, too:
+            ``weighted_hamming(points, budgets=epsilon)``.
         epsilon: positive, the budget per unit of distance.
-        distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference),
-            ``"hamming"`` (the number of coordinates that differ), or ``"great_circle"``: kilometers
-            between pairs of latitude and longitude in degrees.
-        weights: ``(D,)``, finite and nonnegative, not for ``"great_circle"``: every coordinate's
-            difference (in ``"hamming"`` its 1) is multiplied by its weight first.
+        distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference), or
+            ``"great_circle"``: kilometers between pairs of latitude and longitude in degrees.
 
     >>> from_points([[0.0], [1.0], [3.0]], epsilon=0.5).budgets.tolist()
     [[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]]
@@ -49,19 +39,14 @@ def from_points(
 
     checks.one_of("distance", distance, get_args(Distance))
     places, rate = finite("points", points, ("N", "D")), checks.concrete_epsilon(epsilon)
-    factors = prices(1 if weights is None else weights, places.shape[1], "coordinate", "weights")
-    if distance == "hamming":
-        return weighted_hamming(places, budgets=rate * factors)
     if distance == "great_circle":
-        if weights is not None:
-            raise ValueError("weights must be None for great_circle.")
         ball = _on_the_ball(places)
         half = np.minimum(cdist(ball, ball) / 2, 1.0)
         return Metric(rate * 2 * _EARTH_RADIUS * np.arcsin(half))
     # Integers are subtracted before they are rounded
-    exact = np.asarray(points).astype(object if np.asarray(points).dtype.kind in "iu" else float)
-    scaled = (exact - exact.min(axis=0)).astype(np.float64) * factors
-    apart = cdist(scaled, scaled, _NAMES[distance])
+    exact = np.asarray(points).astype(object)
+    places = (exact - exact.min(axis=0)).astype(np.float64)
+    apart = cdist(places, places, _NAMES[distance])
     if not np.isfinite(apart).all():
         raise ValueError("points must have finite distances: rescale them.")
     return Metric(rate * apart)
@@ -82,7 +67,12 @@ def from_dates(dates: ArrayLike, *, epsilon: float) -> Metric:
     """
     moments, rate = np.asarray(dates), checks.concrete_epsilon(epsilon)
     if moments.dtype.kind not in "biuf":
-        moments, rate = _microseconds(moments), rate / (86400 * 10**6)
+        years = moments.astype("datetime64[Y]").astype(np.float64)
+        # 64-bit microseconds would wrap around; NaT is the least integer
+        if not np.all(np.abs(years) <= 290_000):
+            raise ValueError("dates must be within 290,000 years of 1970, and not NaT.")
+        moments = moments.astype("datetime64[us]").astype(np.int64)
+        rate = rate / (86400 * 10**6)
     finite("dates", moments, ("N",))
     return from_points(moments[:, None], epsilon=rate)
 
@@ -104,37 +94,37 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
     if np.any(table != table):
         raise ValueError("records must not be NaN.")
     each = prices(budgets, table.shape[1], "attribute")
-    return _over_attributes(table, [np.broadcast_to(b, len(table)) for b in each], "min")
+    return _over_attributes(table, np.tile(each[:, None] / 2, len(table)))
 
 
-def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike], rule: Rule) -> Metric:
+def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike]) -> Metric:
     """Return a metric from a budget e for every value of an attribute; smaller ones protect more.
 
-    ``rule="sum"``: d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v
-    != u; with an infinite budget, every change to or from its value is unprotected. ``rule="min"``:
-    the smaller of e(u) and e(v) instead, for attributes of two values only. (With three it is not a
-    metric: of budgets (1, 10, 10) the last two values are 10 apart, and 2 by way of the first.
-    Instance-specific privacy has that minimum for any number of values. A mechanism that satisfies
-    it also satisfies its shortest paths, which are a metric: ``from_budgets(numpy.minimum.outer(e,
-    e) * (1 - numpy.eye(len(e)))).closure()``.) The larger of two budgets would be a metric for any
-    number of values, but protect nothing: a value of a small budget could be distinguished from all
-    those of larger ones.
+    d(i, j) = sum of e(u) + e(v) over the attributes in which i has u, and j has v != u; with an
+    infinite budget, every change to or from its value is unprotected.
+
+    The smaller of e(u) and e(v) is a metric for attributes of two values only, where it is one
+    budget for the attribute: ``weighted_hamming(records, budgets=[min(e) for e in budgets])``.
+    (With three it is none: of budgets (1, 10, 10) the last two values are 10 apart, and 2 by way of
+    the first. Instance-specific privacy has that minimum for any number of values. A mechanism that
+    satisfies it also satisfies its shortest paths, which are a metric:
+    ``from_budgets(numpy.minimum.outer(e, e) * (1 - numpy.eye(len(e)))).closure()``.) The larger of
+    two budgets would be a metric for any number of values, but protect nothing: a value of a small
+    budget could be distinguished from all those of larger ones.
 
     Args:
         records: int ``(N, A)``, the codes 0, 1, ... of the values of every element of the public
             universe.
         budgets: A arrays of shape ``(V_a,)``, a budget for every value of an attribute. Budgets
             belong to values, not to persons.
-        rule: ``"sum"`` or ``"min"``.
 
     References:
-        Kamalaruban et al. (2020): Example 1 has the minimum (equation 3), a metric for its binary
-        attributes, and so has Definition 11 for any number of values; Section 5 has the sum.
+        Kamalaruban et al. (2020): Section 5 has the sum; Example 1 the minimum (equation 3), of
+        binary attributes, and so has Definition 11 for any number of values.
 
-    >>> value_budgets([[0], [1], [2]], budgets=[[1.0, 2.0, 4.0]], rule="sum").budgets.tolist()
+    >>> value_budgets([[0], [1], [2]], budgets=[[1.0, 2.0, 4.0]]).budgets.tolist()
     [[0.0, 3.0, 5.0], [3.0, 0.0, 6.0], [5.0, 6.0, 0.0]]
     """
-    checks.one_of("rule", rule, get_args(Rule))
     codes = _table(records)
     if codes.dtype.kind not in "iu":
         raise TypeError(f"records must be integer codes of values, got dtype {codes.dtype}.")
@@ -143,15 +133,10 @@ def value_budgets(records: ArrayLike, *, budgets: Sequence[ArrayLike], rule: Rul
     of_elements = []
     for column, own in zip(codes.T, budgets, strict=True):
         count = np.size(own)
-        if rule == "min" and count != 2:
-            raise ValueError(
-                f"rule='min' needs attributes of two values, got {count}: of more it is no metric. "
-                "Use rule='sum' or weighted_hamming."
-            )
         if not np.all((column >= 0) & (column < count)):
             raise ValueError(f"records must be codes from 0 to {count - 1}, which have a budget.")
         of_elements.append(prices(own, count, "value")[column])
-    return _over_attributes(codes, of_elements, rule)
+    return _over_attributes(codes, of_elements)
 
 
 def product(*metrics: Metric) -> Metric:
@@ -193,42 +178,37 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     [[0.0, 1.0, 1.5], [1.0, 0.0, 0.5], [1.5, 0.5, 0.0]]
     """
     size, pairs = checks.static_integer("size", size, 1), np.asarray(edges)
-    if pairs.shape != (len(pairs), 2) or pairs.dtype.kind not in "iu":
-        raise ValueError(f"edges must be integers (E, 2), got {pairs.dtype} {pairs.shape}.")
-    if not np.all((pairs >= 0) & (pairs < size)):
-        raise ValueError(f"edges must be pairs of nodes from 0 to {size - 1}.")
+    whole = pairs.shape == (len(pairs), 2) and pairs.dtype.kind in "iu"
+    if not whole or not np.all((pairs >= 0) & (pairs < size)):
+        raise ValueError(f"edges must be integers (E, 2), pairs of nodes from 0 to {size - 1}.")
     lengths = np.where(np.eye(size) == 1, 0.0, np.inf)
     np.minimum.at(lengths, tuple(pairs.T), prices(budgets, len(pairs), "edge"))
     return Metric(np.minimum(lengths, lengths.T)).closure()
 
 
-def spanning_tree(metric: Metric, *, budget: float | None = None) -> Metric:
+def spanning_tree(metric: Metric) -> Metric:
     """Return the metric of paths in a minimum spanning tree.
 
-    d(i, j) is the sum of budgets along the path from i to j. The tree is public. With the budgets
-    of ``metric`` no pair is protected more than under its closure.
+    d(i, j) is the sum of budgets along the path from i to j. The tree is public. No pair is
+    protected more than under the closure of ``metric``.
 
     Args:
-        metric: the lengths that the tree minimizes, for example the distances of points. Of edges
-            of equal length any may be in the tree; elements that no finite budget connects stay at
-            ``inf``.
-        budget: positive, the same for every edge of the tree; by default the budgets of ``metric``.
+        metric: the lengths that the tree minimizes, for example the distances of points, without
+            the null record. Of edges of equal length any may be in the tree; elements that no
+            finite budget connects stay at ``inf``.
 
     >>> points = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)
-    >>> spanning_tree(points, budget=0.5).budgets.tolist()
-    [[0.0, 0.5, 1.0], [0.5, 0.0, 0.5], [1.0, 0.5, 0.0]]
+    >>> spanning_tree(points).budgets.tolist()
+    [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
     """
     from scipy.sparse.csgraph import minimum_spanning_tree
 
-    checks.instance("spanning_tree", metric, Metric, "from_points, from_graph, ...")
-    lengths = metric.budgets
+    lengths = _without_absence("spanning_tree", metric)
     # A tree depends on the order of lengths only, and SciPy takes 0 for no edge
     order = 1 + np.unique(lengths, return_inverse=True)[1].reshape(lengths.shape)
-    tree = minimum_spanning_tree(np.where(np.isinf(lengths), 0, order))
-    edges = np.argwhere(tree.toarray())
-    each = lengths[tuple(edges.T)] if budget is None else checks.concrete_positive("budget", budget)
-    paths = from_graph(edges, size=metric.size, budgets=each)
-    return replace(paths, neighbors=metric.neighbors)
+    tree = minimum_spanning_tree(np.where(np.isinf(lengths), 0, order)).toarray()
+    edges = np.argwhere(tree)
+    return from_graph(edges, size=metric.size, budgets=lengths[tree > 0])
 
 
 def blowfish(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
@@ -255,9 +235,8 @@ def blowfish(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
     >>> blowfish(line, epsilon=0.5, threshold=1).budgets.tolist()
     [[0.0, 0.5, inf], [0.5, 0.0, 0.5], [inf, 0.5, 0.0]]
     """
-    times = _without_absence("blowfish", distances) / checks.concrete_positive(
-        "threshold", threshold
-    )
+    limit = checks.concrete_positive("threshold", threshold)
+    times = _without_absence("blowfish", distances) / limit
     return _policy(epsilon, np.where(times <= 1 + ROUNDING, 1.0, np.inf))
 
 
@@ -275,33 +254,27 @@ def smooth_threshold(distances: Metric, *, epsilon: float, threshold: float) -> 
     >>> smooth_threshold(line, epsilon=0.5, threshold=2).budgets.tolist()
     [[0.0, 0.5, 1.0], [0.5, 0.0, 0.75], [1.0, 0.75, 0.0]]
     """
-    apart = _without_absence("smooth_threshold", distances)
-    times = apart / checks.concrete_positive("threshold", threshold)
+    limit = checks.concrete_positive("threshold", threshold)
+    times = _without_absence("smooth_threshold", distances) / limit
     return _policy(epsilon, np.maximum(1.0, times))
 
 
-def range_queries(sizes: int | Sequence[int]) -> np.ndarray:
+def range_queries(sizes: Sequence[int]) -> np.ndarray:
     """Return all range queries on a grid of attributes as 0 and 1, float32 ``(K, N)``.
 
     Each counts the records with lo_a <= value <= hi_a in every attribute a. The elements of the
     grid are in the order of ``itertools.product``: the last attribute changes first.
 
-    ``sizes`` are the numbers of values of the attributes; an int for one attribute. K is the
-    product of n (n + 1) / 2.
+    ``sizes`` are the numbers of values of the attributes. K is the product of n (n + 1) / 2.
 
-    >>> range_queries(3).astype(int).tolist()
+    >>> range_queries([3]).astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
     """
-    each = _sizes([sizes] if isinstance(sizes, (int, np.integer)) else sizes)
-    tables: list[Any] = [
-        [
-            (low <= np.arange(n)) & (np.arange(n) <= high)
-            for low in range(n)
-            for high in range(low, n)
-        ]
-        for n in each
-    ]
-    return np.asarray(reduce(np.kron, tables), np.float32).reshape(-1, prod(each))
+    tables: list[np.ndarray] = []
+    for n in _sizes(sizes):
+        low, high = np.triu_indices(n)
+        tables.append((low[:, None] <= np.arange(n)) & (np.arange(n) <= high[:, None]))
+    return reduce(np.kron, tables).astype(np.float32)
 
 
 def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
@@ -318,22 +291,13 @@ def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:
     >>> marginal_queries([2, 2], ways=1).astype(int).tolist()
     [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
     """
-    each = _sizes(sizes)
-    tables = combinations(range(len(each)), checks.static_integer("ways", ways, 0, len(each)))
-    cells: list[list[np.ndarray]] = [
-        [np.eye(n) if at in table else np.ones((1, n)) for at, n in enumerate(each)]
-        for table in tables
-    ]
-    return np.concatenate([reduce(np.kron, factors) for factors in cells]).astype(np.float32)
-
-
-def _microseconds(dates: np.ndarray) -> np.ndarray:
-    """Return dates as integers."""
-    years = dates.astype("datetime64[Y]").astype(np.int64)
-    # 64-bit microseconds would wrap around; NaT is the least integer
-    if not dates.size or np.any((years < -290_000) | (years > 290_000)):
-        raise ValueError("dates must be one or more dates within 290,000 years of 1970, not NaT.")
-    return dates.astype("datetime64[us]").astype(np.int64)
+    each, cells = _sizes(sizes), []
+    for table in combinations(range(len(each)), checks.static_integer("ways", ways, 0, len(each))):
+        factors: list[np.ndarray] = [
+            np.eye(n) if at in table else np.ones((1, n)) for at, n in enumerate(each)
+        ]
+        cells.append(reduce(np.kron, factors))
+    return np.concatenate(cells).astype(np.float32)
 
 
 def _on_the_ball(places: np.ndarray) -> np.ndarray:
@@ -343,11 +307,10 @@ def _on_the_ball(places: np.ndarray) -> np.ndarray:
             "points must be (latitude, longitude) in degrees for great_circle, with latitudes from "
             "-90 to 90."
         )
-    latitude, longitude = places.T
-    around = np.radians(longitude % 360)  # one meridian has two longitudes
-    narrow = np.sin(np.radians(90 - np.abs(latitude)))  # 0 at the poles
+    latitude, longitude = np.radians(places).T
+    narrow = np.cos(latitude)
     return np.column_stack(
-        [narrow * np.cos(around), narrow * np.sin(around), np.sin(np.radians(latitude))]
+        [narrow * np.cos(longitude), narrow * np.sin(longitude), np.sin(latitude)]
     )
 
 
@@ -358,12 +321,11 @@ def _table(records: ArrayLike) -> np.ndarray:
     return table
 
 
-def _over_attributes(table: np.ndarray, budgets: list[np.ndarray], rule: Rule) -> Metric:
-    """Return sums over attributes in which elements differ of both their budgets, by the rule."""
-    both = np.add.outer if rule == "sum" else np.minimum.outer
+def _over_attributes(table: np.ndarray, budgets: Iterable[np.ndarray]) -> Metric:
+    """Return sums of the budgets of both elements over the attributes in which they differ."""
     total = np.zeros((len(table), len(table)))
     for column, own in zip(table.T, budgets, strict=True):
-        total += np.where(column[:, None] != column, both(own, own), 0.0)
+        total += np.where(column[:, None] != column, own[:, None] + own, 0.0)
     return Metric(total)
 
 

@@ -261,7 +261,7 @@ FURTHER = {
         halves(x), epsilon=eps, sensitivity=0.5
     ),
     "laplace under a metric": lambda x, eps, a, b: metric_privacy.metric_laplace(
-        x, ladder(x), line(x), strategy="common"
+        x, ladder(x), line(x)
     )[..., 0],
     "selection under a metric": lambda x, eps, a, b: metric_privacy.linear_selection(
         x, line(x), weights=WEIGHTS[:, : x.shape[-1]]

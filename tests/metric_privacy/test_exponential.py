@@ -6,13 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from dpjax.metric_privacy import (
-    from_budgets,
-    linear_selection,
-    metric_exponential,
-    selection_scale,
-    uniform,
-)
+from dpjax.metric_privacy import from_budgets, linear_selection, metric_exponential
 from tests.support.histograms import histograms, losses, moves
 
 ROWS = np.concatenate([histograms(3, n) for n in range(4)])
@@ -22,6 +16,12 @@ BUDGETS = np.array([[0.0, 0.7, 1.2], [0.7, 0.0, 0.9], [1.2, 0.9, 0.0]])
 @jax.jit
 def log_probabilities(distribution):
     return distribution.log_probabilities()
+
+
+def scale_of(weights, budgets, x=(1, 0, 0)):
+    """The c of a selection."""
+    found = linear_selection(x, from_budgets(budgets), weights=weights)
+    return 0.5 / float(found.rate)
 
 
 def selected(weights, budgets=BUDGETS, absence=None):
@@ -39,7 +39,7 @@ def test_linear_selection_is_private_and_attains_the_range(x64):
         i, j = np.triu_indices(3, 1)
         largest = np.abs(weights[:, i] - weights[:, j]).max(axis=0)
         printed = (largest / BUDGETS[i, j]).max()  # Theorem 3
-        scale = selection_scale(weights, from_budgets(BUDGETS))
+        scale = scale_of(weights, BUDGETS)
         assert scale <= printed * (1 + 1e-12)
         assert number % 4 != 2 or scale == pytest.approx(printed / 2, rel=1e-12)
         loss, spread = losses(selected(weights), ROWS, BUDGETS)
@@ -98,23 +98,25 @@ def test_extreme_budgets(x64):
         np.testing.assert_allclose(np.exp(selected(weights, budgets)[row]), expected, rtol=1e-7)
     # Unprotected pairs do not count.
     half = np.array([[0, np.inf, np.inf], [np.inf, 0, 2.0], [np.inf, 2.0, 0]])
-    assert selection_scale(np.eye(3), from_budgets(half)) == pytest.approx(0.5, rel=1e-12)
+    assert scale_of(np.eye(3), half) == pytest.approx(0.5, rel=1e-12)
 
 
 def test_the_rounding_of_many_records_is_taken_from_the_budgets():
     """Where a record is less than a unit in the last place of a cost, what moves by rounding moves
     by that.
     """
-    random, three = np.random.default_rng(0), uniform(3, epsilon=1)
+    random, three = np.random.default_rng(0), 1 - np.eye(3)
     worst, control = [], []
     for _ in range(20):
         before = random.multinomial(10**8, np.ones(3) / 3)
         x = np.stack([before, before + np.array([-1, 1, 0])]).astype(np.int32)
         weights = np.float32(random.uniform(-1, 1, (4, 3)))
-        cost = np.asarray(linear_selection(x, three, weights=weights).cost, np.float64)
+        cost = np.asarray(
+            linear_selection(x, from_budgets(three), weights=weights).cost, np.float64
+        )
         exact = np.ptp(weights[:, :, None] - weights[:, None], axis=0).max() / 2
         for scale, budget, ratios in (
-            (selection_scale(weights, three * 1e-4), 1e-4, worst),
+            (scale_of(weights, three * 1e-4), 1e-4, worst),
             (exact / 1e-6, 1e-6, control),  # the scale of exact numbers
         ):
             exponents = -cost / (2 * scale)
@@ -125,6 +127,6 @@ def test_the_rounding_of_many_records_is_taken_from_the_budgets():
     assert max(control) > 1.5
 
 
-def test_differences_that_cancel_are_not_missing_from_the_scale():
+def test_differences_that_cancel_are_not_missing_from_the_scale(x64):
     weights = np.array([[-0.3, 1e6], [-0.31, 1e6]])
-    assert selection_scale(weights, uniform(2, epsilon=1e-6)) >= 5000
+    assert scale_of(weights, 1e-6 * (1 - np.eye(2)), (1, 0)) >= 5000

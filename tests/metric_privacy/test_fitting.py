@@ -1,12 +1,9 @@
 """Other queries for less noise: within the budgets in exact arithmetic, never worse than what was
-asked, and the optimum, by other solvers, for one query and for one scale of all.
+asked, and the optimum for one query and for one scale of all.
 """
-
-import itertools
 
 import numpy as np
 import pytest
-from scipy import optimize
 
 from dpjax.metric_privacy import (
     fit_lipschitz_queries,
@@ -14,15 +11,14 @@ from dpjax.metric_privacy import (
     fit_queries,
     from_budgets,
     from_points,
-    lipschitz_envelope,
     lipschitz_queries,
+    optimal_scales,
 )
-from dpjax.metric_privacy.fitting import unit_price
+from dpjax.metric_privacy.fitting import sufficient
 from tests.metric_privacy import instances
 from tests.metric_privacy.instances import shortest_paths
 
-LOSSES, BIASES = ("squared", "absolute", "maximum"), ("all_elements", "worst_element")
-TASKS = pytest.mark.parametrize(("loss", "bias"), list(itertools.product(LOSSES, BIASES)))
+TASKS = pytest.mark.parametrize(("loss", "power"), [("squared", 2), ("absolute", 1)])
 
 
 def some(queries, seed=0):
@@ -37,105 +33,20 @@ def some(queries, seed=0):
 
 
 @TASKS
-def test_within_the_budgets_and_never_worse(loss, bias):
+def test_within_the_budgets_and_never_worse(loss, power):
     gains = []
     for _, values, budgets in some(3):
+        metric = from_budgets(budgets)
+        asked = power * np.sum(optimal_scales(values, metric, objective=loss).scales ** power)
         for n in (0.5, 5.0, 500.0):
-            fit = fit_queries(values, from_budgets(budgets), num_records=n, loss=loss, bias=bias)
+            fit = fit_queries(values, metric, num_records=n, loss=loss)
             assert instances.exact_load(fit.queries, fit.scales, budgets) <= 1
-            off, c = np.abs(fit.queries - values), fit.scales
-            total = np.sum if bias == "all_elements" else np.max
-            bound = {
-                "squared": n**2 * total((off**2).sum(0)) + 2 * (c**2).sum(),
-                "absolute": n * total(off.sum(0)) + c.sum(),
-                "maximum": n * off.max() + np.log(len(values) / 0.05) * c.max(),
-            }[loss]
-            assert fit.objective == pytest.approx(bound, rel=1e-9)
-            assert np.isinf(fit.closed_form) == (budgets + np.eye(len(budgets)) == 0).any()
-            assert fit.objective <= fit.closed_form
-            gains.append(fit.objective < 0.9 * fit.closed_form)
+            off = (n * np.abs(fit.queries - values)) ** power
+            error = off.sum(axis=0).max() + power * np.sum(fit.scales**power)
+            assert fit.objective == pytest.approx(error, rel=1e-9)
+            assert fit.objective <= asked * (1 + 1e-6)
+            gains.append(fit.objective < 0.9 * asked)
     assert 0.1 < np.mean(gains) < 0.9  # some are better, some are as asked
-
-
-def convex(values, budgets, n, loss, bias):
-    """The least bound for one query, by SLSQP in G, c and bounds e of |G - q|."""
-    size, power = values.size, 2 if loss == "squared" else 1
-    i, j = np.argwhere(np.isfinite(budgets) & ~np.eye(size, dtype=bool)).T
-    errors = size if bias == "all_elements" and loss != "maximum" else 1
-    price = np.log(20) if loss == "maximum" else power
-    one, none = np.eye(size), np.zeros((size, 1))
-    spread = np.broadcast_to(np.eye(errors), (size, errors))
-    rows = np.block(
-        [
-            [one[j] - one[i], budgets[i, j][:, None], np.zeros((i.size, errors))],
-            [-one, none, spread],
-            [one, none, spread],
-        ]
-    )
-    right = np.concatenate([np.zeros(i.size), values, -values])
-    start = np.concatenate([np.full(size, values.mean()), [0.1], np.full(errors, 1.0)])
-    return optimize.minimize(
-        lambda z: n**power * np.sum(z[size + 1 :] ** power) + price * z[size] ** power,
-        start,
-        constraints={"type": "ineq", "fun": lambda z: rows @ z + right, "jac": lambda _: rows},
-        bounds=[(None, None)] * size + [(0, None)] * (errors + 1),
-        method="SLSQP",
-        options={"ftol": 1e-13, "maxiter": 2000},
-    ).fun
-
-
-@TASKS
-def test_one_query_has_the_global_optimum(loss, bias):
-    for kind, (query,), budgets in some(1, seed=1):
-        if kind == "blowfish":  # its triangles are broken, and paths are what is fitted
-            budgets = shortest_paths(budgets)
-        for n in (0.5, 5.0, 50.0):
-            metric = from_budgets(budgets)
-            fit = fit_queries([query], metric, num_records=n, loss=loss, bias=bias)
-            best = convex(query, budgets, n, loss, bias)
-            assert fit.objective == pytest.approx(best, rel=1e-5)
-
-
-def test_several_queries_are_no_worse_than_equal_shares():
-    """Of each its own optimum with a part of the budgets; and they are often much better."""
-    gains = []
-    for _, values, budgets in some(2, seed=2):
-        metric, share = from_budgets(budgets), from_budgets(budgets / 2)
-        both = fit_queries(values, metric, num_records=5.0, loss="absolute").objective
-        each = [fit_queries([q], share, num_records=5.0, loss="absolute") for q in values]
-        gains.append(both / sum(fit.objective for fit in each))
-    assert max(gains) <= 1 + 1e-9
-    assert min(gains) < 0.98
-
-
-def test_marginals_ignore_elements_that_are_almost_one():
-    almost = from_points([[0.0], [1e-8], [1.0]], epsilon=1.0)
-    fit = fit_marginals([0.0, 0.3, 1.0], almost, num_records=30.0)
-    # |u' - v'| <= n d(u, v) with u' = values / c
-    assert 1 - 1e-9 < instances.exact_load(fit.queries, fit.scales, almost.budgets) <= 1
-    off = 30 * fit.queries[0] - [0.0, 0.3, 1.0]
-    assert fit.objective == pytest.approx(np.abs(off).max() + fit.scales[0], rel=1e-9)
-    assert fit.objective < 1e-4 * fit.closed_form
-
-
-def universes(count=60, size=7):
-    """Queries, budgets and records with ties, duplicate points, missing pairs, broken triangles and
-    pairs without any budget.
-    """
-    random = np.random.default_rng(1)
-    for number in range(count):
-        points, values = random.uniform(0, 10, (size, 2)), random.uniform(size=(3, size))
-        if number % 5 == 0:
-            points[1] = points[0] + 1e-3
-        budgets = np.linalg.norm(points[:, None] - points, axis=-1)
-        if number % 5 == 2:
-            budgets[budgets > 7] = np.inf
-        if number % 5 == 3:
-            budgets = np.sqrt(budgets) * random.uniform(0.2, 1, (size, size))
-        if number % 5 == 4:
-            budgets[2, 3] = 0.0
-        values = np.round(values) if number % 4 == 1 else values
-        yield values, np.minimum(budgets, budgets.T), np.exp(random.uniform(0, 12))
 
 
 def changes(queries):
@@ -157,11 +68,59 @@ def half_excess(queries, budgets, scale):
     return np.max(changes(queries)[known] - scale * paths[known], initial=0.0) / 2
 
 
+@TASKS
+def test_one_query_has_the_global_optimum(loss, power):
+    """No G is closer to q than half the excess at a scale, and the error is convex in the scale."""
+    worse = []
+    for _, asked, budgets in some(1, seed=1):
+        for n in (0.5, 5.0, 50.0):
+            fit = fit_queries(asked, from_budgets(budgets), num_records=n, loss=loss)
+
+            def least(scale, asked=asked, budgets=budgets, n=n):
+                return (n * half_excess(asked, budgets, scale)) ** power + power * scale**power
+
+            (scale,) = fit.scales
+            assert fit.objective == pytest.approx(least(scale), rel=1e-7)
+            around = [least(c) for c in (scale or 1e-3) * np.geomspace(0.1, 10, 41)]
+            assert fit.objective <= min(around) * (1 + 1e-7)
+            worse.append(max(around) > 1.1 * fit.objective)
+    assert np.mean(worse) > 0.5  # the control
+
+
+def test_several_queries_are_no_worse_than_equal_shares():
+    """Of each its own optimum with a part of the budgets; and they are often much better."""
+    gains = []
+    for _, values, budgets in some(2, seed=2):
+        metric, share = from_budgets(budgets), from_budgets(budgets / 2)
+        both = fit_queries(values, metric, num_records=5.0, loss="absolute").objective
+        each = [fit_queries([q], share, num_records=5.0, loss="absolute") for q in values]
+        gains.append(both / sum(fit.objective for fit in each))
+    assert max(gains) <= 1 + 1e-9
+    assert min(gains) < 0.98
+
+
+def test_marginals_ignore_elements_that_are_almost_one():
+    almost = from_points([[0.0], [1e-8], [1.0]], epsilon=1.0)
+    fit = fit_marginals([0.0, 0.3, 1.0], almost, num_records=30.0)
+    # |u' - v'| <= n d(u, v) with u' = values / c
+    assert 1 - 1e-9 < instances.exact_load(fit.queries, fit.scales, almost.budgets) <= 1
+    off = 30 * fit.queries[0] - [0.0, 0.3, 1.0]
+    assert fit.objective == pytest.approx(np.abs(off).max() + fit.scales[0], rel=1e-9)
+    assert fit.objective < 1 < 1e6 < 0.3 / (30 * almost.smallest) * (1 + 1e-9)  # as asked
+
+
+def universes():
+    """Three queries, budgets and records of all kinds."""
+    for seed in range(6):
+        for number, (_, values, budgets) in enumerate(some(3, seed)):
+            yield values, budgets, 3.0 ** (number + seed)
+
+
 def test_no_function_is_closer_than_the_envelope(x64):
     for number, (asked, budgets, _) in enumerate(universes()):
-        metric, c = from_budgets(budgets), 10.0 ** (number / 15 - 3)
-        found, plain = lipschitz_envelope(asked, metric, scale=c), lipschitz_queries(asked, metric)
-        assert needed(found.values, budgets) <= float(found.scale) == pytest.approx(c, rel=1e-12)
+        metric, c = from_budgets(budgets), 10.0 ** (number / 15 - 2)
+        found, plain = lipschitz_queries(asked, metric, scale=c), lipschitz_queries(asked, metric)
+        assert needed(found.values, budgets) <= float(found.scale) == pytest.approx(c, rel=1e-7)
         off = np.abs(found.values - asked).max()
         assert off == pytest.approx(half_excess(asked, budgets, c), rel=1e-9, abs=1e-14)
         np.testing.assert_array_equal(plain.values, asked)
@@ -171,29 +130,26 @@ def test_no_function_is_closer_than_the_envelope(x64):
         assert (off > 1e-12) == (least > c * (1 + 1e-12))
 
 
-@pytest.mark.parametrize("price", ["small_db", "mwem", 0.2])
-def test_the_price_is_least_over_all_scales(price, x64):
+def test_the_price_is_least_over_all_scales(x64):
     kinds = []
-    for asked, budgets, n in universes():
+    for number, (asked, budgets, n) in enumerate(universes()):
+        price = (8.8, 3.8, 0.2)[number % 3]  # of MWEM, of SmallDB, and a low one
         fit = fit_lipschitz_queries(asked, from_budgets(budgets), num_records=n, price=price)
         scale = float(fit.scale)
         assert needed(fit.values, budgets) <= scale
-        factor = price if price == 0.2 else unit_price(price, len(budgets), len(asked), 0.05)
 
-        def objective(scale, asked=asked, budgets=budgets, n=n, factor=factor):
-            return n * half_excess(asked, budgets, scale) + factor * np.cbrt(scale * n**2)
+        def objective(scale, asked=asked, budgets=budgets, n=n, price=price):
+            return n * half_excess(asked, budgets, scale) + price * np.cbrt(scale * n**2)
 
         # A scale of 0 is used at its rounded value; the objective speaks of 0.
         constant, least = scale < 1e-7, needed(asked, budgets)
-        best = objective(0.0 if constant else scale)
+        fitted = 0.0 if constant else scale
         off = np.abs(fit.values - asked).max()
-        fitted = half_excess(asked, budgets, 0.0 if constant else scale)
-        assert off == pytest.approx(fitted, rel=1e-9, abs=1e-12)
+        assert off == pytest.approx(half_excess(asked, budgets, fitted), rel=1e-9, abs=1e-12)
         for share in (0.0, *np.geomspace(1e-6, 1, 60)):
-            assert best <= objective(share * min(least, 100.0)) * (1 + 1e-9)
-        kinds.append("constant" if constant else "as asked" if off == 0 else "fitted")
-    assert {"constant", "as asked"} <= set(kinds)
-    assert price != "small_db" or "fitted" in kinds
+            assert objective(fitted) <= objective(share * min(least, 100.0)) * (1 + 1e-9)
+        kinds.append("constant" if constant else "as asked" if off < 1e-12 else "fitted")
+    assert {"constant", "as asked", "fitted"} == set(kinds)
 
 
 def test_a_count_of_all_records_has_a_price_with_the_null_record(x64):
@@ -213,3 +169,12 @@ def test_queries_rounded_to_float32_are_within_their_scale():
     values = found.values.astype(np.float64)
     assert found.values.dtype == np.float32
     assert float(found.scale) >= needed(values, metric.budgets) > needed(asked, metric.budgets)
+
+
+def test_a_multiple_of_a_scale_in_float32_is_large_enough():
+    """The noise of MWEM is a multiple, rounded once more; one float above is too little."""
+    exact = np.random.default_rng(0).uniform(0.1, 1, 500)
+    found = np.array([sufficient(c, np.ones(1, np.float32)) for c in exact])
+    control = np.nextafter(np.float32(exact), np.float32(np.inf))
+    assert ((np.float32(14) * found).astype(float) >= 14 * exact).all()
+    assert not ((np.float32(14) * control).astype(float) >= 14 * exact).all()

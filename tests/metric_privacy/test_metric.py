@@ -43,15 +43,13 @@ def test_rounding_is_no_violation():
     assert Metric(worst).violation() is not None
 
 
-def test_the_null_record_sums_and_multiples():
+def test_the_null_record_and_sums():
     one, other = Metric(random_budgets()[0]), uniform(9, epsilon=0.5)
     hidden = one.with_absence(np.arange(1.0, 10.0))
     assert (hidden.size, hidden.num_values, hidden.neighbors) == (10, 9, "add_remove")
     np.testing.assert_array_equal(hidden.budgets[:-1, :-1], one.budgets)
     assert hidden.budgets[-1].tolist() == hidden.budgets[:, -1].tolist() == [*range(1, 10), 0]
-    np.testing.assert_array_equal(sum([one, other]).budgets, one.budgets + other.budgets)
-    for factor in (3, np.float64(3)):  # NumPy leaves the product to the metric
-        np.testing.assert_array_equal((factor * one).budgets, 3 * one.budgets)
+    np.testing.assert_array_equal((one + other).budgets, one.budgets + other.budgets)
     assert (other.smallest, uniform(1, epsilon=1).smallest) == (0.5, np.inf)
     # Of two budgets that differ by rounding, the smaller one
     assert from_budgets([[0, 1.0], [1 + 1e-15, 0]]).budgets.max() == 1

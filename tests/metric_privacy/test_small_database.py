@@ -11,7 +11,6 @@ from dpjax.metric_privacy import (
     LipschitzQueries,
     fit_lipschitz_queries,
     from_budgets,
-    lipschitz_envelope,
     lipschitz_queries,
     small_databases,
     small_db,
@@ -53,7 +52,7 @@ def test_golden(x64):
 
 def test_privacy(x64):
     asked = lipschitz_queries(QUERIES, METRIC)
-    half = lipschitz_envelope(QUERIES, METRIC, scale=float(asked.scale) / 2)
+    half = lipschitz_queries(QUERIES, METRIC, scale=float(asked.scale) / 2)
     loss, spread = losses(log_probabilities(asked), ROWS, BUDGETS)
     assert loss == pytest.approx(GOLDEN["max_loss_over_dX"]["True"], rel=1e-9)
     assert spread <= 1 + 1e-9
@@ -92,27 +91,23 @@ def test_the_bounds_hold_exactly(x64):
     theorems, n, failure = bounds.metric, 30, 0.1
     asked = np.concatenate([QUERIES, np.random.default_rng(0).uniform(size=(5, 3))])
     rows, metric = histograms(3, n)[::7], from_budgets(BUDGETS * 20)
-    for fitted in (
-        lipschitz_queries(asked, metric),
-        fit_lipschitz_queries(asked, metric, num_records=n, price=0.1),
-    ):
-        values = np.asarray(fitted.values)
-        gap = np.abs(values - asked).max()
-        facts = {"num_elements": 3, "num_queries": 8, "scale": float(fitted.scale)}
-        facts["failure"] = failure
-        size = small_db_size(8, alpha=theorems.small_db_bound(n, **facts) / n / 2)
-        answers = n / size * small_databases(3, size) @ values.T
-        errors = np.abs((rows @ asked.T)[:, None] - answers[None]).max(-1)
-        mass = np.asarray(small_db(rows, fitted, size=size).probabilities())
-        sharp = theorems.small_db_error(n, size=size, mismatch=gap, **facts)
-        bound = theorems.small_db_bound(n, mismatch=gap, **facts)
-        assert sharp <= bound * (1 + 1e-12) < n  # says something
-        assert ((mass * (errors > sharp)).sum(-1) <= failure).all()
-        assert (errors.min(-1) <= n * (gap + np.sqrt(np.log(16) / (2 * size)))).all()
+    fitted = fit_lipschitz_queries(asked, metric, num_records=n, price=0.1)
+    values = np.asarray(fitted.values)
+    gap = np.abs(values - asked).max()
+    facts = {"num_elements": 3, "num_queries": 8, "scale": float(fitted.scale)}
+    facts |= {"failure": failure, "mismatch": gap}
+    size = small_db_size(8, alpha=(theorems.small_db_bound(n, **facts) / n - gap) / 2)
+    answers = n / size * small_databases(3, size) @ values.T
+    errors = np.abs((rows @ asked.T)[:, None] - answers[None]).max(-1)
+    mass = np.asarray(small_db(rows, fitted, size=size).probabilities())
+    sharp = theorems.small_db_error(n, size=size, **facts)
+    assert sharp <= theorems.small_db_bound(n, **facts) * (1 + 1e-12) < n  # says something
+    assert ((mass * (errors > sharp)).sum(-1) <= failure).all()
+    assert (errors.min(-1) <= n * (gap + np.sqrt(np.log(16) / (2 * size)))).all()
 
 
 def test_sizes():
-    assert small_db_size(100, alpha=0.1, spread=2.0) == 1843
+    assert small_db_size(100, alpha=0.05) == 1843
     for k in (1, 2, 3, 100):
         size = small_db_size(k, alpha=0.2)
         assert np.sqrt(np.log(2 * k) / (2 * size)) <= 0.2

@@ -9,7 +9,6 @@ import pytest
 from dpjax.metric_privacy import (
     Metric,
     blowfish,
-    from_budgets,
     from_dates,
     from_graph,
     from_points,
@@ -26,23 +25,20 @@ from tests.metric_privacy.golden import golden
 from tests.metric_privacy.instances import shortest_paths
 
 RNG = np.random.default_rng(3)
-WEIGHTS = np.array([0.5, 3.0])
 DISTANCES = {
     "euclidean": lambda steps: np.sqrt((steps**2).sum(-1)),
     "manhattan": lambda steps: steps.sum(-1),
     "chebyshev": lambda steps: steps.max(-1),
-    "hamming": lambda steps: (steps > 0) @ WEIGHTS,
 }
 
 
 def test_distances():
     points = RNG.normal(size=(7, 2)) * 30
     points[5] = points[2]  # a duplicate
-    steps, found = np.abs(points[:, None] - points) * WEIGHTS, []
+    steps, found = np.abs(points[:, None] - points), []
     for distance, of in DISTANCES.items():
-        budgets = from_points(points, epsilon=0.5, distance=distance, weights=WEIGHTS).budgets
-        np.testing.assert_allclose(budgets, 0.5 * of(steps), rtol=1e-12)
-        found.append(budgets)
+        found.append(from_points(points, epsilon=0.5, distance=distance).budgets)
+        np.testing.assert_allclose(found[-1], 0.5 * of(steps), rtol=1e-12)
     assert not np.isclose(found[1], found[2], rtol=0.01)[0, 1]  # the control
 
 
@@ -50,84 +46,61 @@ def test_coordinates_keep_their_distances():
     column = [2**62, 2**62 + 2**40 + 1, 2**62 + 2**40 + 3]
     assert from_points(np.array(column)[:, None], epsilon=1.0).budgets[1, 2] == 2
     assert float(column[2]) - float(column[1]) != 2  # the control: rounded before
-    squares = from_points([[0.0, 0.0], [3e30, 4e30], [3e-30, 4e-30]], epsilon=1.0)
-    np.testing.assert_allclose(squares.budgets[0], [0, 5e30, 5e-30])
     with pytest.raises(ValueError, match="finite distances"):  # not: no protection
         from_points([[0.0], [1e200]], epsilon=1.0)
 
 
 def test_the_globe_has_no_seams():
-    """From a metre to half around the globe, by haversines; over the date line and by the poles,
-    whose places have many names.
+    """From a metre to half around the globe; over the date line and by the poles, whose places have
+    many names.
     """
-    places = RNG.uniform(-1, 1, (50, 2)) * [90, 180]
-    places = np.concatenate([places, places + 1e-5 * RNG.normal(size=(50, 2)) * [0, 1]])
-    latitude, longitude = np.radians(places).T
-    rise, turn = (np.subtract.outer(a, a) / 2 for a in (latitude, longitude))
-    width = np.outer(np.cos(latitude), np.cos(latitude))
-    h = np.sin(rise) ** 2 + width * np.sin(turn) ** 2
+    places = [
+        [0, 0],
+        [1e-5, 0],
+        [0, 90],
+        [-45, 0],
+        [60, 60],
+        [0, 180],
+        [0, -180],
+        [90, 3],
+        [90, -7],
+    ]
+    angles = np.radians([0, 1e-5, 90, 45, np.degrees(np.arccos(0.25)), 180, 180, 90, 90])
     found = from_points(places, epsilon=1.0, distance="great_circle").budgets
-    expected = 2 * 6371.0088 * np.arcsin(np.sqrt(np.minimum(h, 1)))
-    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
-    names = [[10, 180], [10, -180], [90, 0], [90, 77], [-90, 3], [-90, -3]]
-    apart = from_points(names, epsilon=1.0, distance="great_circle").budgets
-    assert (np.diag(apart, 1)[::2] == 0).all()
+    np.testing.assert_allclose(found[0], 6371.0088 * angles, rtol=1e-8, atol=1e-9)
+    assert (found[[5, 7], [6, 8]] < 1e-9).all()
 
 
 DAYS = [datetime.date(2024, 2, 28), datetime.date(2024, 3, 1), datetime.date(1969, 12, 31)]
-SECOND = 1 / 86400
 DATES = [
     (DAYS, [2, 19782, 19784]),
-    (np.array(DAYS, "datetime64[s]"), [2, 19782, 19784]),
-    (["2024-02-28T12", "2024-02-28T18", "2024-02-28"], [0.25, 0.5, 0.75]),
-    (["1924-01-01", "2024-01-01", "2024-01-01T00:00:01"], [36525, 36525 + SECOND, SECOND]),
+    (np.array(["1924-01-01", "2024-01-01T12", "2024-01-01"], "datetime64"), [36525.5, 36525, 0.5]),
     (np.array([-20000, 0, 20000], np.int16), [20000, 40000, 20000]),
-    (np.array([10**18, 10**18 + 64, 10**18 + 65]), [64, 65, 1]),
 ]
 
 
 def test_dates():
     for dates, apart in DATES:
-        known = np.array(dates, "datetime64") if isinstance(dates[0], str) else dates
-        budgets = from_dates(known, epsilon=0.25).budgets
+        budgets = from_dates(dates, epsilon=0.25).budgets
         np.testing.assert_allclose(4 * budgets[np.triu_indices(3, 1)], apart, rtol=1e-13)
-
-
-@pytest.mark.parametrize(("unit", "far"), [("D", 2 * 10**8), ("Y", -(2**62)), ("h", 2**62)])
-def test_dates_that_microseconds_do_not_hold_are_refused(unit, far):
-    """They would wrap around, to budgets that are too large or too small."""
-    with pytest.raises(ValueError, match="years"):
-        from_dates(np.array([0, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
+    # Microseconds would wrap around, to budgets that are too large or too small
+    for unit, far in (("D", 2 * 10**8), ("Y", -(2**62)), ("h", 2**62), ("s", -(2**63))):
+        with pytest.raises(ValueError, match="years"):
+            from_dates(np.array([0, far]).astype(f"datetime64[{unit}]"), epsilon=1.0)
 
 
 def test_attributes_and_their_values():
     """Against a sum over the attributes in which two records differ."""
     codes = np.array([[0, 0, 2], [0, 1, 0], [1, 1, 1], [1, 0, 2], [0, 0, 2]])
     differ, each = codes[:, None] != codes, np.array([0.5, np.inf, 0.0])
-    for records in (codes, np.array(["no", "yes", "x"], object)[codes], codes - 7.5):
+    for records in (codes, np.array(["no", "yes", "x"], object)[codes]):
         found = weighted_hamming(records, budgets=each).budgets
         np.testing.assert_array_equal(found, np.where(differ, each, 0.0).sum(-1))
     values = np.array([[1.0, 2.0, np.inf], [0.5, 0.0, 9.0], [3.0, 8.0, 1.0]])
-    for rule, both, most in (("sum", np.add, 3), ("min", np.minimum, 2)):
-        own = np.take_along_axis(values.T, codes, 0)[:, :most]
-        expected = np.where(differ[..., :most], both(own[:, None], own), 0.0).sum(-1)
-        metric = value_budgets(codes[:, :most], budgets=values[:most, :most], rule=rule)
-        np.testing.assert_array_equal(metric.budgets, expected)
-        assert metric.violation() is None
-
-
-def test_the_minimum_is_for_two_values():
-    """Of budgets (1, 10, 10) the last two values are 10 apart, and 2 by way of the first. The
-    maximum is a metric, which tells the value of budget 1 from the others: it protects nothing.
-    """
-    own = np.array([1.0, 10.0, 10.0])
-    with pytest.raises(ValueError, match="got 3"):
-        value_budgets([[0], [1], [2]], budgets=[own], rule="min")
-    least, most = (
-        from_budgets(f.outer(own, own) * (1 - np.eye(3))) for f in (np.minimum, np.maximum)
-    )
-    assert (least.violation(), most.violation()) == ((1, 2, 2.0), None)
-    np.testing.assert_array_equal(least.closure().budgets, np.minimum(least.budgets, 2))
+    own = np.take_along_axis(values.T, codes, 0)
+    metric = value_budgets(codes, budgets=values)
+    np.testing.assert_array_equal(metric.budgets, np.where(differ, own[:, None] + own, 0.0).sum(-1))
+    assert metric.violation() is None
 
 
 def test_the_product_of_universes_and_the_attributes_of_one_record():
@@ -158,26 +131,23 @@ def test_paths_in_the_spanning_tree():
     lengths[:3, 3:] = np.inf  # in two pieces
     lengths = lengths + lengths.T
     tree = np.isfinite(lengths) & (lengths == shortest_paths(lengths, np.maximum))
-    for budget in (None, 0.5):
-        steps = np.where(tree, lengths if budget is None else budget, np.inf)
-        np.fill_diagonal(steps, 0.0)
-        found = spanning_tree(Metric(lengths), budget=budget).budgets
-        np.testing.assert_allclose(found, shortest_paths(steps), rtol=1e-13)
+    steps = np.where(tree, lengths, np.inf)
+    found = spanning_tree(Metric(lengths)).budgets
+    np.testing.assert_allclose(found, shortest_paths(steps), rtol=1e-13)
     # No minimum of all paths: the control of what is compared
-    assert np.any(spanning_tree(Metric(lengths)).budgets > lengths)
+    assert np.any(found > lengths)
 
 
 def test_thresholds_against_the_counts_on_record():
     universe = np.random.default_rng(2020).uniform(0, 100, (50, 2))
     towns, off = from_points(universe, epsilon=1), ~np.eye(50, dtype=bool)
     for limit, counts in golden("D_thresholds")["thresholds"].items():
-        far = towns.budgets / int(limit)
         policy, smooth = (
             make(towns, epsilon=0.5, threshold=int(limit)) for make in (blowfish, smooth_threshold)
         )
-        expected = np.where(off, np.where(far <= 1, 0.5, np.inf), 0.0)
-        np.testing.assert_array_equal(policy.budgets, expected)
-        np.testing.assert_allclose(smooth.budgets, 0.5 * np.maximum(1, far) * off, rtol=1e-14)
+        expected = 0.5 * np.maximum(1, towns.budgets / int(limit)) * off
+        np.testing.assert_allclose(smooth.budgets, expected, rtol=1e-14)
+        np.testing.assert_array_equal(policy.budgets, np.where(expected <= 0.5, expected, np.inf))
         assert np.isfinite(policy.budgets[off]).sum() / 2 == counts["edges"]
         assert (policy.violation() is None) == (counts["tri_blow"] == 0)
         assert smooth.violation() is None
