@@ -30,8 +30,7 @@ def test_releases_are_told_apart_by_their_notes(run, data, path):
     assert [entry["note"] for entry in what] == ["May", "June"]
     assert [entry["file"] for entry in what] == [data, data]
     before = path.read_bytes()
-    header, may, june, left = run("ledger", path).out.splitlines()
-    assert header.split() == ["time", "part", "what", "cost", "left", "(epsilon)"]
+    _, may, june, left = run("ledger", path).out.splitlines()
     for line, entry, remaining in ((may, what[0], "1.5"), (june, what[1], "0.5")):
         assert json.dumps(entry) in line
         assert line.endswith(f" {remaining}")

@@ -106,10 +106,6 @@ def test_rows_without_a_distribution():
             found |= {name: points.T, name + " indices": jnp.where(indices == -1, jnp.nan, 0.0).T}
         return found | {"quantile": distribution.quantile(0.5)}
 
-    for rates, wanted in (
-        (jnp.ones(4), [True, True, True, False]),
-        (jnp.array([1.0, 1.0, 1.0, NAN]), [True] * 4),
-    ):
-        for name, value in known(Finite(VALUES, jnp.array(NO_DISTRIBUTION), rates)).items():
-            missing = np.isnan(np.asarray(value)).reshape(4, -1)
-            assert missing.any(axis=1).tolist() == missing.all(axis=1).tolist() == wanted, name
+    for name, value in known(Finite(VALUES, jnp.array(NO_DISTRIBUTION), jnp.ones(4))).items():
+        missing = np.isnan(np.asarray(value)).reshape(4, -1)
+        assert (missing == [[True], [True], [True], [False]]).all(), name

@@ -229,7 +229,6 @@ def test_a_resolution_that_has_no_grid_is_refused():
     for options in (
         {"neighbors": "add_remove"},
         {"neighbors": "swap", "num_records": 3},
-        {"neighbors": "swap", "mask": x > 1},
     ):
         with pytest.raises(ValueError, match="same for all rows"):
             dpjax.mean(x, **bounds, **options)

@@ -205,22 +205,21 @@ def entries(counts):
 def test_counts_are_those_of_a_table_in_any_order():
     assert entries(Counts.of_rows([0, 0], [1, 1], [2, 3], groups=1)) == {(0, 1): 5}
     rng = np.random.default_rng(0)
-    for groups, top, rows in ((1, 1, 0), (3, 4, 30), (5, 2**40, 8), (2**31, 2**31 - 3, 6)):
+    for groups, top, rows in ((1, 1, 0), (3, 4, 30), (5, 2**40, 8)):
         group, value = rng.integers(-1, groups + 1, rows), rng.integers(0, top, rows)
         used = (group >= 0) & (group < groups)
         pairs = list(zip(group[used].tolist(), value[used].tolist(), strict=True))
-        if groups < 2**20:
-            found = Counts.of_rows(group, value, np.ones_like(group), groups=groups)
-            assert entries(found) == Counter(pairs)
-            assert found.totals.sum() == len(pairs)
-            number = rng.integers(-1, 9, rows)
-            table = Counter()
-            for key, times in zip(pairs, number[used].tolist(), strict=True):
-                table[key] += max(times, 0)
-            found = Counts.of_rows(group, value, number, groups=groups)
-            assert entries(found) == +table
-            some = found.some(1, groups)
-            assert entries(some) == {(g - 1, v): n for (g, v), n in (+table).items() if g > 0}
+        found = Counts.of_rows(group, value, np.ones_like(group), groups=groups)
+        assert entries(found) == Counter(pairs)
+        assert found.totals.sum() == len(pairs)
+        number = rng.integers(-1, 9, rows)
+        table = Counter()
+        for key, times in zip(pairs, number[used].tolist(), strict=True):
+            table[key] += max(times, 0)
+        found = Counts.of_rows(group, value, number, groups=groups)
+        assert entries(found) == +table
+        some = found.some(1, groups)
+        assert entries(some) == {(g - 1, v): n for (g, v), n in (+table).items() if g > 0}
 
 
 def test_grids_round_each_record_to_the_nearest_value():

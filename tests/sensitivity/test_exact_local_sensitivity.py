@@ -236,15 +236,15 @@ def test_mechanisms_take_a_local_sensitivity_at_a_public_beta(x64):
 
 
 @pytest.mark.parametrize(
-    ("error", "word", "given"),
+    ("word", "given"),
     [
-        (ValueError, "q and rank", {"q": 0.25, "rank": 2}),
-        (ValueError, "denominator", {"q": Fraction(1, 2**27)}),
-        (ValueError, "definition", {"definition": "continuous"}),
+        ("q and rank", {"q": 0.25, "rank": 2}),
+        ("denominator", {"q": Fraction(1, 2**27)}),
+        ("definition", {"definition": "continuous"}),
     ],
 )
-def test_what_cannot_be_asked_together(error, word, given):
-    with pytest.raises(error, match=word):
+def test_what_cannot_be_asked_together(word, given):
+    with pytest.raises(ValueError, match=word):
         dpjax.local_sensitivity(np.ones(3), lower=0, upper=1, neighbors="add_remove", **given)
 
 

@@ -155,7 +155,6 @@ VECTOR = np.array([1.0, 2.0, 3.0])
         ("no bounds", lambda: radii(step=1.0).truncate(0)),
         ("together", lambda: radii(lower=0.0)),
         ("step", radii),
-        ("axis of levels", lambda: radii(above=1.0, step=1.0)),
         # Three rows of one dataset would cost three epsilon; a batch says that it is one by the
         # axes of its radii.
         ("from_vector_radii", lambda: radii(VECTOR, step=4.0)),
