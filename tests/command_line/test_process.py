@@ -123,3 +123,16 @@ def test_a_release_is_charged_before_anything_is_printed(ten, budget):
     with os.fdopen(reader, "rb") as pipe:
         assert len(pipe.read()) == filled
     assert left() == 1500
+
+
+def test_without_polars(ten):
+    program = (
+        "import sys; sys.modules['polars'] = None\n"
+        "from dpjax.command_line.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(
+        [*words, "release", ten, *WORDS], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("pip install 'dpjax[frames]'.\n")
