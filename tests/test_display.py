@@ -42,28 +42,7 @@ def test_plots_say_what_they_show(pyplot):
     assert sorted(map(tuple, line.tolist())) == [(0, 2), (2, 0), (2, 1), (3, 1), (6, 2)]
 
 
-@pytest.mark.parametrize("rows", [(), (1,), (2,), (3, 4)])
-def test_a_plot_has_up_to_ten_rows_with_a_legend(rows, pyplot):
-    axes = Gaussian(np.zeros(rows, np.float32), np.float32(1)).plot()
-    shown = min(int(np.prod(rows)), 10)
-    assert len(axes.get_lines()) == shown
-    assert {line.get_drawstyle() for line in axes.get_lines()} == {"default"}
-    names = [f"{i}, {j}" for i in range(3) for j in range(4)] if len(rows) == 2 else ["0", "1"]
-    legend = axes.get_legend()
-    assert (legend is not None) == (shown > 1)
-    if legend:
-        assert [text.get_text() for text in legend.get_texts()] == names[:shown]
-
-
-def test_a_cdf_on_a_grid_has_steps_and_few_points_are_seen(pyplot):
-    tied = dpjax.median(np.full((2, 200), 30.0), lower=0, upper=60, resolution=1, neighbors="swap")
-    line = jax.jit(dpjax.piecewise_laplace)(tied, 64.0).plot().get_lines()[1]
-    assert line.get_drawstyle() == "steps-post"
-    assert set(line.get_xdata()) == {30}
-    assert np.ptp(line.get_ydata()) > 0.9
-    votes = dpjax.CandidateScores(ROWS[[1, 0, 2]], ROWS[:3], neighbors="add_remove")
-    (points,) = votes.plot(pyplot.subplots()[1]).containers
-    np.testing.assert_array_equal(points.markerline.get_xydata(), [[0, 1], [1, 0], [2, 2]])
+def test_what_has_no_plot_says_so():
     with pytest.raises(TypeError, match="has no plot"):
         Shown().plot()
 

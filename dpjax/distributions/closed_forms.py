@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled, draws_first
-from dpjax.distributions.line import ALL, FAR, Line, near
+from dpjax.distributions.line import ALL, FAR, Line, near, steepness
 from dpjax.distributions.sampler import Place, sample_pieces
 from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
@@ -229,7 +229,7 @@ class Masses:
         found = count_leading(passed, line.size - 1, shape)
         (start, end), width, rise = line.ends(found), line.width(found), take(line.rise, found)
         away = jnp.where(rise >= 0, y - start, end - y) / jnp.where(width > 0, width, 1.0)
-        return Inside(found, width, rise >= 0, jnp.abs(rise), take(self.weight, found), away)
+        return Inside(found, width, rise >= 0, steepness(rise), take(self.weight, found), away)
 
     def tail(self, y: jax.Array, *, upper: bool) -> jax.Array:
         """Return the probability below points of any shape, or above them."""

@@ -129,7 +129,7 @@ class Line:
     @property
     def low(self) -> jax.Array:
         """The cost at the end of lower cost of each piece."""
-        return jnp.minimum(self.left, self.right)
+        return jnp.where(self.right >= self.left, self.left, self.right)
 
     @property
     def rise(self) -> jax.Array:
@@ -141,7 +141,7 @@ class Line:
     @property
     def decay(self) -> jax.Array:
         """Rate times the change of the cost over each piece, nonnegative."""
-        return jnp.maximum(self.rise, -self.rise)  # abs has a derivative of 1 at 0
+        return steepness(self.rise)
 
     @property
     def cell_decay(self) -> jax.Array:
@@ -196,6 +196,11 @@ class Line:
             return weight
 
         return weigh, base
+
+
+def steepness(rise: jax.Array) -> jax.Array:
+    """Return abs(rise), with the derivative of a rising piece at 0, where abs has none."""
+    return jnp.where(rise >= 0, rise, -rise)
 
 
 def pick(array: jax.Array, at: Any) -> jax.Array:

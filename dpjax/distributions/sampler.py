@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.line import ALL, Lanes, Line, Weigh, pick
+from dpjax.distributions.line import ALL, Lanes, Line, Weigh, pick, steepness
 from dpjax.numerics.arrays import materialized, take
 from dpjax.numerics.search import count_leading
 from dpjax.random.variates import uniform, words
@@ -172,7 +172,7 @@ class Place(NamedTuple):
         rises = self.rise >= 0
         inner = jnp.where(rises, self.below, self.above)
         outer = jnp.where(rises, self.above, self.below)
-        away = self.width * piece.quantile_fraction(inner, outer, jnp.abs(self.rise))
+        away = self.width * piece.quantile_fraction(inner, outer, steepness(self.rise))
         points = jnp.where(rises, self.start + away, self.end - away)
         return jnp.where(exists, jnp.clip(points, self.start, self.end), jnp.nan)
 

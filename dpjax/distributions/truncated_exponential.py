@@ -61,9 +61,9 @@ def variance_fraction(s: jax.Array) -> jax.Array:
 @partial(jax.jit, inline=True)
 def cdf_fraction(r: jax.Array, s: jax.Array) -> jax.Array:
     """Return the mass within ``r`` of the near end, (1 - e^-sr) / (1 - e^-s)."""
-    flat = s < jnp.finfo(jnp.result_type(s)).eps  # r to relative error s/2
+    flat = s < jnp.finfo(jnp.result_type(s)).eps
     safe = jnp.where(flat, 1.0, s)
-    return jnp.where(flat, r, jnp.expm1(-safe * r) / jnp.expm1(-safe))
+    return jnp.where(flat, r + s / 2 * r * (1 - r), jnp.expm1(-safe * r) / jnp.expm1(-safe))
 
 
 @partial(jax.jit, inline=True)
@@ -82,4 +82,5 @@ def quantile_fraction(p: jax.Array, complement: jax.Array, s: jax.Array) -> jax.
     rest = jnp.where(high, complement + p * jnp.exp(-s), 1.0)
     rest = jnp.maximum(rest, jnp.finfo(rest.dtype).tiny)  # its logarithm has a derivative
     log_rest = jnp.where(high, jnp.log(rest), jnp.log1p(low))
-    return jnp.where(flat, p, jnp.minimum(-log_rest / jnp.where(flat, 1.0, s), 1.0))
+    found = jnp.minimum(-log_rest / jnp.where(flat, 1.0, s), 1.0)
+    return jnp.where(flat, p - s / 2 * p * complement, found)

@@ -9,41 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import inverse_sensitivity, maximum, nonnegative_sum, piecewise_laplace, statistics
+from dpjax import inverse_sensitivity, piecewise_laplace, statistics
 from dpjax.sensitivity.profile import from_sides
+from tests.attacks.profiles import BOTH, PROFILES
 from tests.support.audit import audit_pairs
 
 PAIRS, RECORDS = 200, 5
-BOTH = ("swap", "add_remove")
 
 
-def shifted(statistic):
-    """The profile that is drawn from, two people below a statistic that falls when people leave."""
-    return lambda x, *, lower, upper, neighbors, num_records: statistic(
-        x, lower, upper, num_records
-    ).shift(2)
-
-
-STATISTICS = {
-    "sum": (statistics.sum, BOTH),
-    "sum of at most 7": (
-        lambda x, **options: statistics.sum(x, max_count=7, **options),
-        ("add_remove",),
-    ),
-    "mean": (statistics.mean, BOTH),
-    "hull": (lambda x, **options: statistics.mean(x, values="hull", **options), ("add_remove",)),
-    "variance": (statistics.variance, ("swap",)),
-    "median": (statistics.median, BOTH),
-    "quantile": (lambda x, **options: statistics.quantile(x, q=0.3, **options), BOTH),
-    "maximum": (
-        shifted(lambda x, low, high, n: maximum(x, lower=low, upper=high, num_records=n)),
-        ("add_remove",),
-    ),
-    "nonnegative sum": (
-        shifted(lambda x, low, high, n: nonnegative_sum(x, upper=4 * high, num_records=n)),
-        ("add_remove",),
-    ),
-}
 POWERS = {np.float32: 104, np.float64: 1000}
 
 
@@ -91,10 +64,10 @@ def loss_of(profile, width):
 @pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "neighbors"),
-    [(name, relation) for name in STATISTICS for relation in STATISTICS[name][1]],
+    [(name, relation) for name in PROFILES for relation in PROFILES[name][1]],
 )
 def test_the_narrowest_and_the_widest_bounds(name, neighbors, dtype, x64):
-    statistic = STATISTICS[name][0]
+    statistic = PROFILES[name][0]
     x, present = neighboring(neighbors)
 
     def profile_at(power):

@@ -16,13 +16,12 @@ from dpjax import (
     duff,
     exponential,
     inverse_sensitivity,
-    maximum,
     mode,
-    nonnegative_sum,
     piecewise_laplace,
     statistics,
     user_sum,
 )
+from tests.attacks.profiles import BOTH, PROFILES, shifted
 from tests.support.audit import audit_pairs
 
 WORST = np.array(
@@ -56,49 +55,18 @@ BOUNDS = {"lower": 0.0, "upper": 8.0}
 EPSILON = 2.0
 
 
-def continuous(x, **options):
-    return statistics.quantile(x, q=0.3, definition="continuous", **options)
+def of_persons(x, lower, upper):
+    return user_sum(x, np.array([1, 1, 2, 3, 4]), upper=upper)
 
 
-def shifted(statistic):
-    return lambda x, *, lower, upper, neighbors: statistic(x, lower, upper).shift(1)
-
-
-PROFILES = {
-    "median": (statistics.median, "swap add_remove"),
-    "quantile": (
-        lambda x, **options: statistics.quantile(x, q=0.3, definition="lower", **options),
-        "swap add_remove",
-    ),
-    "continuous quantile": (continuous, "swap add_remove"),
-    "order statistic": (
-        lambda x, **options: statistics.order_statistic(x, 2, **options),
-        "swap add_remove",
-    ),
-    "mean": (statistics.mean, "swap add_remove"),
-    "hull": (lambda x, **options: statistics.mean(x, values="hull", **options), "add_remove"),
-    "sum": (statistics.sum, "swap add_remove"),
-    "sum of at most 7": (
-        lambda x, **options: statistics.sum(x, max_count=7, **options),
-        "add_remove",
-    ),
-    "variance": (statistics.variance, "swap"),
-    "median of integers": (
-        lambda x, **options: statistics.median(x, resolution=1, **options),
-        "swap add_remove",
-    ),
-    "maximum": (shifted(lambda x, low, high: maximum(x, lower=low, upper=high)), "add_remove"),
-    "nonnegative sum": (shifted(lambda x, low, high: nonnegative_sum(x, upper=high)), "add_remove"),
-    "user sum": (
-        shifted(lambda x, low, high: user_sum(x, np.array([1, 1, 2, 3, 4]), upper=high)),
-        "swap",
-    ),
+STATISTICS = PROFILES | {
+    "lower quantile": (partial(statistics.quantile, q=0.3, definition="lower"), BOTH),
+    "continuous quantile": (partial(statistics.quantile, q=0.3, definition="continuous"), BOTH),
+    "order statistic": (partial(statistics.order_statistic, rank=2), BOTH),
+    "median of integers": (partial(statistics.median, resolution=1), BOTH),
+    "user sum": (partial(shifted, of_persons), BOTH[:1]),
 }
-CASES = [
-    (name, neighbors)
-    for name, (_, relations) in PROFILES.items()
-    for neighbors in relations.split()
-]
+CASES = [(name, relation) for name in STATISTICS for relation in STATISTICS[name][1]]
 
 
 def neighboring(neighbors):
@@ -114,7 +82,7 @@ def neighboring(neighbors):
 def loss(name, neighbors, rows):
     @jax.jit
     def run(rows):
-        profile = PROFILES[name][0](rows, **BOUNDS, neighbors=neighbors)
+        profile = STATISTICS[name][0](rows, **BOUNDS, neighbors=neighbors)
         law = (piecewise_laplace if profile.interpolable else duff)(profile, EPSILON)
         on_grid = profile.resolution is not None
         return profile.value, law, law.log_prob(jnp.arange(9.0)[:, None]) if on_grid else None

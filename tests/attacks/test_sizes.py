@@ -5,25 +5,23 @@ A dataset and its neighbor of one record more may go through programs of two sha
 not tell them apart.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dpjax import piecewise_laplace, release, statistics
+from tests.attacks.profiles import PROFILES
 from tests.support.audit import audit_pairs
 from tests.support.distributions import of_one_size
 
 BOUNDS = {"lower": 0.0, "upper": 1.0}
-STATISTICS = {
-    "median": statistics.median,
-    "lower median": lambda x, **options: statistics.median(x, definition="lower", **options),
-    "quantile": lambda x, **options: statistics.quantile(x, q=0.3, **options),
-    "continuous median": lambda x, **options: statistics.median(
-        x, definition="continuous", **options
-    ),
-    "mean": statistics.mean,
-    "sum": lambda x, **options: statistics.sum(x, max_count=140, **options),
+STATISTICS = {name: PROFILES[name][0] for name in ("median", "mean", "quantile")} | {
+    "lower median": partial(statistics.median, definition="lower"),
+    "continuous median": partial(statistics.median, definition="continuous"),
+    "sum": partial(statistics.sum, max_count=140),
 }
 FIRST = ("median", "mean", "sum")
 NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]

@@ -166,7 +166,8 @@ def test_files_of_anything(seed, tmp_path):
     for delimiter in ", ":
         whole = ("t,n\n" + text).replace(",", delimiter)
         path.write_bytes(whole.encode())
-        lines = rows_of_lines(whole, delimiter)
+        with opened(str(path), BOTH, Format(delimiter=delimiter)):  # a dry run looks at no record
+            lines = rows_of_lines(whole, delimiter)
         assert alike(read(path, delimiter=delimiter, lines=True), expected(lines))
         rows = rows_of(whole, delimiter) if delimiter == "," else list(filter(None, lines))
         rows = rows if rows is None or len(set(map(len, rows))) == 1 else None
@@ -215,25 +216,6 @@ def test_control_python_s_strict_reader_alone_is_not_enough(tmp_path, monkeypatc
     plain = lambda lines, mark: csv.reader(lines, delimiter=mark, strict=True)  # noqa: E731
     monkeypatch.setattr(files, "_well_formed", plain)
     assert changed(tmp_path / "data.csv", 4000)[1] > 0
-
-
-WRONG = (
-    *(b'a,"1', b'a,1"2', b'a,"1"2', b'a, "1"', b"a,1,2", b"a", b"a\r,1", b'"a""",1"', b" "),
-    *(b'"', b'"a\nb",1,"'),
-)
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_files_that_are_not_well_formed_are_refused_alike(wrong, tmp_path):
-    path = tmp_path / "data.csv"
-    for place in (0, 5, 9):
-        records = [b"b,2"] * 9
-        records.insert(place, wrong)
-        path.write_bytes(b"\n".join([b"t,n", *records]))
-        assert read(path) is None
-        assert len(read(path, lines=True)) >= 10
-        with opened(str(path), BOTH, Format()):  # a dry run looks at no record
-            pass
 
 
 def test_bytes_that_are_not_in_the_encoding_stay_in_their_cell(tmp_path):

@@ -125,32 +125,6 @@ def test_a_release_is_charged_before_anything_is_printed(ten, budget):
     assert left() == 1500
 
 
-def imported(*commands):
-    """The modules that a new process has after these commands."""
-    program = (
-        f"import sys; from dpjax.command_line.main import main; [main(c) for c in {commands}]; "
-        "print(*sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
-    )
-    return set(done.stdout.splitlines()[-1].split()), done.stderr
-
-
-def test_what_a_first_call_does_not_import(ten, budget):
-    path, _ = budget
-    words = (ten, *WORDS, "--by", "g", "--groups", "a", "--draws", "2")
-    modules, said = imported(
-        ["release", *words, "--ledger", path, "--unit", "g"], ["simulate", *words], ["ledger", path]
-    )
-    assert said == ""
-    assert {"numpy", "polars"} <= modules
-    assert not modules & {"jax", "duckdb", "pandas", "scipy", "matplotlib"}
-    modules, said = imported(["ledger", path])
-    assert said == ""
-    assert not modules & {"jax", "polars", "narwhals", "pyarrow"}
-
-
 def test_without_polars(ten):
     program = (
         "import sys; sys.modules['polars'] = None\n"

@@ -20,7 +20,7 @@ ABSTRACT = {
 
 def returned(package, name):
     """What a function returns from the call of the registry."""
-    arguments, options = calls.CALLS[package][name]()
+    arguments, options = calls.calls_of(package)[name]
     return function(package, name)(*arguments, **options)
 
 

@@ -1,5 +1,7 @@
 """Everything public that draws, through one signature: from padded data and public parameters."""
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -54,6 +56,19 @@ def ladder(x):
     return np.stack([np.linspace(0, 1, n), np.arange(n) % 4 < 2]).astype(np.float32)
 
 
+def of(mechanism, statistic, neighbors, **options):
+    """A mechanism of the profile of a statistic between the bounds."""
+
+    def pipeline(x, eps, a, b):
+        return mechanism(statistic(x, lower=a, upper=b, neighbors=neighbors), eps, **options)
+
+    return pipeline
+
+
+def choice(x, eps, a, b, mechanism=exponential):
+    return mechanism(x, eps, candidates=between(x, a, b), sensitivity=0.5)
+
+
 SCALE = Asinh(lower=-3, upper=3)
 WEIGHTS = np.random.default_rng(0).uniform(size=(5, 21)).astype(np.float32)
 
@@ -76,7 +91,7 @@ PIPELINES = {
         x, eps, candidates=between(x, a, b), delta=0.1, fallback=a, sensitivity=0.05
     ),
     "best of": lambda x, eps, a, b: best_of_distribution(
-        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
+        choice(x, eps, a, b),
         between(x, a, b),
         attempts=(0.5, 0.3, 0.2),
     ),
@@ -84,13 +99,13 @@ PIPELINES = {
         jnp.nan_to_num(x), eps, threshold=b / 3, sensitivity=0.5
     ).index(),
     "never fail": lambda x, eps, a, b: never_fail_distribution(
-        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
+        choice(x, eps, a, b),
         np.arange(x.shape[-1]) % 3 < 2,
         fallback=a,
         attempts=4,
     ),
     "bounded loss": lambda x, eps, a, b: bounded_loss_distribution(
-        exponential(x, eps, candidates=between(x, a, b), sensitivity=0.5),
+        choice(x, eps, a, b),
         -x,
         target=0.5,
         epsilon=eps,
@@ -99,12 +114,8 @@ PIPELINES = {
         fallback=a,
         attempts=4,
     ),
-    "plm of the median": lambda x, eps, a, b: piecewise_laplace(
-        median(x, lower=a, upper=b, neighbors="add_remove"), eps
-    ),
-    "smooth plm": lambda x, eps, a, b: piecewise_laplace(
-        median(x, lower=a, upper=b, neighbors="swap"), eps, rho=0.01
-    ),
+    "plm of the median": of(piecewise_laplace, median, "add_remove"),
+    "smooth plm": of(piecewise_laplace, median, "swap", rho=0.01),
     "truncated plm": lambda x, eps, a, b: piecewise_laplace(
         median(x, lower=a, upper=b, neighbors="swap").truncate(5), eps
     ),
@@ -120,14 +131,10 @@ PIPELINES = {
         ),
         eps,
     ),
-    "inv of a quantile": lambda x, eps, a, b: inverse_sensitivity(
-        quantile(x, 0.9, lower=a, upper=b, neighbors="add_remove"), eps
-    ),
-    "inv of an order statistic": lambda x, eps, a, b: inverse_sensitivity(
-        order_statistic(x, 3, lower=a, upper=b, neighbors="swap"), eps
-    ),
-    "plm of a continuous quantile": lambda x, eps, a, b: piecewise_laplace(
-        quantile(x, 0.3, lower=a, upper=b, neighbors="add_remove", definition="continuous"), eps
+    "inv of a quantile": of(inverse_sensitivity, partial(quantile, q=0.9), "add_remove"),
+    "inv of an order statistic": of(inverse_sensitivity, partial(order_statistic, rank=3), "swap"),
+    "plm of a continuous quantile": of(
+        piecewise_laplace, partial(quantile, q=0.3, definition="continuous"), "add_remove"
     ),
     "shifted inverse of a maximum": lambda x, eps, a, b: shifted_inverse(
         maximum(x, lower=a, upper=b), eps, tau=3
@@ -143,21 +150,11 @@ PIPELINES = {
         ),
         eps,
     ),
-    "plm of a mean": lambda x, eps, a, b: piecewise_laplace(
-        dpjax.mean(x, lower=a, upper=b, neighbors="add_remove"), eps
-    ),
-    "plm of a sum": lambda x, eps, a, b: piecewise_laplace(
-        dpjax.statistics.sum(x, lower=a, upper=b, neighbors="swap"), eps
-    ),
-    "plm on a resolution": lambda x, eps, a, b: piecewise_laplace(
-        median(x, lower=a, upper=b, neighbors="add_remove", resolution=0.25), eps
-    ),
-    "duff of a mean": lambda x, eps, a, b: duff(
-        dpjax.mean(x, lower=a, upper=b, neighbors="add_remove", values="hull"), eps
-    ),
-    "inv of a variance": lambda x, eps, a, b: inverse_sensitivity(
-        variance(x, lower=a, upper=b, neighbors="swap"), eps
-    ),
+    "plm of a mean": of(piecewise_laplace, dpjax.mean, "add_remove"),
+    "plm of a sum": of(piecewise_laplace, dpjax.sum, "swap"),
+    "plm on a resolution": of(piecewise_laplace, partial(median, resolution=0.25), "add_remove"),
+    "duff of a mean": of(duff, partial(dpjax.mean, values="hull"), "add_remove"),
+    "inv of a variance": of(inverse_sensitivity, variance, "swap"),
     "plm on another scale": lambda x, eps, a, b: Transformed(
         piecewise_laplace(on_scale(median, x, transform=SCALE, neighbors="add_remove"), eps), SCALE
     ),
@@ -166,13 +163,11 @@ PIPELINES = {
         lower=a,
         upper=b,
     ),
-    "smooth laplace": lambda x, eps, a, b: smooth_laplace(
-        smooth_sensitivity(x, 0.005, lower=a, upper=b, neighbors="swap"), eps, delta=1e-3
+    "smooth laplace": of(
+        smooth_laplace, partial(smooth_sensitivity, beta=0.005), "swap", delta=1e-3
     ),
-    "smooth laplace of a quantile": lambda x, eps, a, b: smooth_laplace(
-        smooth_sensitivity(x, 0.005, q=0.9, lower=a, upper=b, neighbors="add_remove"),
-        eps,
-        delta=1e-3,
+    "smooth laplace of a quantile": of(
+        smooth_laplace, partial(smooth_sensitivity, beta=0.005, q=0.9), "add_remove", delta=1e-3
     ),
     "plm of a mean's local sensitivities": lambda x, eps, a, b: piecewise_laplace(
         dpjax.from_local_sensitivity(
@@ -187,14 +182,10 @@ PIPELINES = {
         lower=a,
         upper=b,
     ),
-    "exponential": lambda x, eps, a, b: exponential(
-        x, eps, candidates=between(x, a, b), sensitivity=0.5
-    ),
-    "permute and flip": lambda x, eps, a, b: permute_and_flip(
-        x, eps, candidates=between(x, a, b), sensitivity=0.5
-    ),
-    "permute and flip on a resolution": lambda x, eps, a, b: permute_and_flip(
-        median(x, lower=a, upper=b, neighbors="add_remove", resolution=0.25), eps
+    "exponential": choice,
+    "permute and flip": partial(choice, mechanism=permute_and_flip),
+    "permute and flip on a resolution": of(
+        permute_and_flip, partial(median, resolution=0.25), "add_remove"
     ),
     "duff of a mode": lambda x, eps, a, b: duff(
         mode(x, candidates=np.linspace(-2.7, 2.7, 5), neighbors="add_remove"), eps
@@ -210,9 +201,7 @@ PIPELINES = {
 }
 
 
-def levels(x, a, b, neighbors="add_remove", **options):
-    """Quartiles that are asked of the records."""
-    return dpjax.quantiles(x, [0.25, 0.5, 0.75], lower=a, upper=b, neighbors=neighbors, **options)
+levels = partial(dpjax.quantiles, qs=[0.25, 0.5, 0.75])
 
 
 def pairs(x):
@@ -233,9 +222,9 @@ def chains(x):
 # Distributions that have other methods than those of the table above, and those that the table
 # leaves out for its size.
 FURTHER = {
-    "joint quantiles": lambda x, eps, a, b: dpjax.joint_quantiles(levels(x, a, b), eps),
-    "joint quantiles on a grid": lambda x, eps, a, b: dpjax.joint_quantiles(
-        levels(x, a, b, "swap", resolution="0.25"), eps
+    "joint quantiles": of(dpjax.joint_quantiles, levels, "add_remove"),
+    "joint quantiles on a grid": of(
+        dpjax.joint_quantiles, partial(levels, resolution="0.25"), "swap"
     ),
     "propose-test-release": lambda x, eps, a, b: dpjax.propose_test_release(
         dpjax.local_sensitivity(x, lower=a, upper=b, neighbors="add_remove", definition="lower"),

@@ -142,14 +142,8 @@ def test_the_platform_that_is_lowered_for_decides():
 
     one = jax.ShapeDtypeStruct((), np.float32)
     found = {platform: lowered(way, one, platform=platform) for platform in ("cpu", "cuda", "tpu")}
-    assert {
-        platform: ("stablehlo.sine" in text, "stablehlo.cosine" in text)
-        for platform, text in found.items()
-    } == {
-        "cpu": (True, False),
-        "cuda": (False, True),
-        "tpu": (False, True),
-    }
+    for way_of, platforms in (("sine", ["cpu"]), ("cosine", ["cuda", "tpu"])):
+        assert [p for p, text in found.items() if f"stablehlo.{way_of}" in text] == platforms
     both = export.export(jax.jit(way), platforms=["cpu", "cuda"])(one).mlir_module()
     assert "stablehlo.sine" in both
     assert "stablehlo.cosine" in both

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.contracts.calls import CALLS
+from tests.contracts.calls import calls_of
 from tests.contracts.public import function, functions
 from tests.contracts.test_refusals import error_of
 
@@ -96,7 +96,7 @@ def with_traced_arguments(package, name):
     """A function of the numbers in the call of the registry, and these numbers; lists are static,
     as their lengths are.
     """
-    call, (arguments, options) = function(package, name), CALLS[package][name]()
+    call, (arguments, options) = function(package, name), calls_of(package)[name]
     bound = inspect.signature(call).bind(*arguments, **options)
     varying = {
         key: value

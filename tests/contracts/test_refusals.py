@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tests.contracts.calls import AGES, CALLS, PUBLISHED, STATISTICS, given
+from tests.contracts.calls import AGES, PUBLISHED, STATISTICS, calls_of, given
 from tests.contracts.objects import statistic
 from tests.contracts.public import function, functions
 
@@ -100,7 +100,7 @@ def accepted(call, valid, *names):
 
 @pytest.mark.parametrize(("package", "name"), functions())
 def test_a_wrong_argument_is_named(package, name):
-    assert accepted(function(package, name), CALLS[package][name](), package, name) == []
+    assert accepted(function(package, name), calls_of(package)[name], package, name) == []
 
 
 @pytest.mark.parametrize("name", STATISTICS)

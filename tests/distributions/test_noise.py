@@ -49,13 +49,6 @@ def test_a_word_in_the_middle_is_near_the_median(monkeypatch):
     assert sign.tolist() == [-1, 1]
 
 
-def test_rows_that_are_appended_leave_the_words_of_others_alone():
-    rows = [Cauchy(jnp.zeros(size), jnp.ones(size)) for size in (2, 5)]
-    few, many = (row.sample(jax.random.key(2), (3,)) for row in rows)
-    assert few.tolist() == many[:, :2].tolist()
-    assert len(np.unique(many)) == many.size
-
-
 @pytest.mark.slow
 def test_clamped_means_keep_their_digits_between_distant_bounds():
     narrow = laplace(jnp.float32(0.37), 100.0, sensitivity=1.0)

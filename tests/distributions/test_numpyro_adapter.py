@@ -34,24 +34,6 @@ def test_the_likelihood_is_exact():
     assert float(jax.grad(joint)(theta)) == pytest.approx(-theta / 4 + 3 - theta, rel=1e-5)
 
 
-def test_records_may_be_latent():
-    """The density of a released median, of records that are sampled: that of the distribution
-    itself.
-    """
-
-    def of_records(x):
-        return dpjax.piecewise_laplace(dpjax.median(x, lower=-5, upper=5, neighbors="swap"), 2.0)
-
-    def latent():
-        x = numpyro.sample("x", numpyro.distributions.Normal(0.0, 1.0).expand([5]).to_event(1))
-        numpyro.sample("released", to_numpyro(of_records(x)), obs=0.5)
-
-    x = np.array([-1.0, 0.1, 0.4, 0.9, 2.0])
-    found = jax.jit(lambda x: log_density(latent, (), {}, {"x": x})[0])(x)
-    prior = -np.sum(x**2) / 2 - 2.5 * np.log(2 * np.pi)
-    assert float(found) == pytest.approx(prior + float(of_records(x).log_prob(0.5)), rel=1e-5)
-
-
 def test_draws_shapes_and_supports():
     rows = dpjax.laplace(np.zeros(3), 1.0, sensitivity=1.0)
     of_numpyro = to_numpyro(rows)

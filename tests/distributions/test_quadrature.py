@@ -145,7 +145,7 @@ def discrete_laplace():
 
 def finite():
     values, costs = (
-        [3.0, -1.0, 2.0, 2.5, 7.0, 0.5],
+        [3.0, -1.0, 2.0, 2.0, 7.0, 0.5],
         [[5, 5, 5, 5, 5, 5], [0, 1, 2, 0.5, 300, np.inf]],
     )
     rates = np.array([0.7, 1e5])

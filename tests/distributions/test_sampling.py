@@ -243,13 +243,6 @@ def of_rows(count):
     return PiecewiseExponential(edges, cost, cost, np.ones(count, np.float32))
 
 
-@pytest.mark.parametrize("draws", [3, FEW + 1])
-def test_rows_that_are_appended_leave_the_draws_of_the_others(draws):
-    few, more = (np.asarray(of_rows(count).sample(KEY, draws)) for count in (4, 8))
-    np.testing.assert_allclose(few, more[:, :4], rtol=1e-5, atol=1e-6)
-    assert (np.abs(more[:, 4:] - few) > 1e-3).mean() > 0.9  # their own words
-
-
 def sharded():
     """Draws of rows on four devices, and alone."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("rows",))

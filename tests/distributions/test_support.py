@@ -69,12 +69,3 @@ def test_shapes_and_ends(name):
     for end, wanted in zip(support, ends, strict=True):
         assert end.dtype == distribution.dtype
         np.testing.assert_array_equal(end, [wanted] * 2)
-
-
-def test_a_withheld_answer_has_ends_too():
-    @jax.jit
-    def asked(x):
-        local = dpjax.local_sensitivity(x, **KNOWN)
-        return dpjax.propose_test_release(local, 2.0, delta=1e-3, proposal=0.5).support
-
-    assert [end.shape for end in asked(X)] == [(2,), (2,)]

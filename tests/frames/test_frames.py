@@ -73,13 +73,10 @@ def test_a_frame_of_the_same_library_comes_back_or_of_polars(kind):
 CALLS = {  # a statistic, its relation of neighbors, and epsilon
     "median": (AGE, SWAP, 0.3),
     "piecewise Laplace": (AGE, ADD | {"mechanism": "piecewise_laplace"}, 0.3),
-    "between records": (Median(**TO_120, definition="linear"), ADD, 0.3),
     "floats": (release.Quantile(0.9, grid=Floats(1, -1, 3)), ADD, 0.5),
     "maximum": (release.Maximum(9, **TO_120), ADD, 0.3),
     "nonnegative sum": (NonnegativeSum(9, 5000, 1), SWAP, 0.3),
-    "sum": (Sum(**TO_120), ADD, 0.3),
     "mean": (release.Mean(**TO_120), SWAP, 0.3),
-    "mode": (Mode((21, 25, 40, 59, 99)), ADD, 0.5),
     "count": (Count(), ADD, 0.5),
     "distinct": (DistinctCount(2, 60), SWAP, 1.0),
     "quantiles": (Quantiles((0.25, 0.5, 0.75), **TO_120), ADD, 2.0),
@@ -137,10 +134,6 @@ def test_several_statistics_of_several_columns():
     ]
     assert found.rows.columns == ["region", *names, "epsilon"]
     assert found.guarantee.epsilon == 64 * 2 * 3
-    other = ADD | {"mechanism": "piecewise_laplace", "epsilon": 0.5}  # where there is a choice
-    alone, both = (frames.simulate(0, PEOPLE, {"age": a}, **other) for a in (AGE, [AGE, Count()]))
-    assert both.rows["mean_abs_error"][0] == alone.rows["mean_abs_error"][0]
-    assert (alone.guarantee.bounded_range, both.guarantee.epsilon) == (0.5, 1.0)
 
 
 def test_groups_of_several_columns_in_the_order_that_is_asked_for():
@@ -203,9 +196,7 @@ def test_a_ledger_says_what_was_released(tmp_path):
     with pytest.raises(ValueError, match="who"):  # persons of another column
         frames.release(PEOPLE, {"age": AGE}, **options | {"groups": ["north"], "unit": "age"})
     one, two = (str(entry["what"]) for entry in ledger.entries)
-    for text in (f"age: {AGE}", "age: Count()", "['north']", "'who'"):
-        assert text in one
-    assert "0.001" in two
+    assert f"age: {AGE}" in one
     assert "2026-03" in two
     assert [entry["part"] for entry in ledger.entries] == ["", "north"]
 
@@ -219,17 +210,6 @@ def test_private_groups_have_the_sizes_of_persons_who_count_in_few():
         assert found.select("g", "noisy_size").rows() == sizes
         planned = frames.simulate(0, polars.DataFrame(rows), asked, **options).rows
         assert planned.select("g", "probability_kept").rows() == [(g, 1.0) for g, _ in sizes]
-
-
-def test_a_sum_by_group_is_off_by_its_largest_record():
-    """Not by the largest sum: of 1000 records from 0 to 5 at epsilon 1, by 5."""
-    fares = np.arange(2000) % 501 / 100
-    people = polars.DataFrame({"g": ["a", "b"] * 1000, "fare": fares})
-    asked = {"fare": [Sum(0, 5, "0.01"), NonnegativeSum(10, 5000, "0.01")]}
-    found = frames.simulate(0, people, asked, by="g", epsilon=1.0, **ADD).rows
-    np.testing.assert_allclose(found["value"], [fares[::2].sum(), fares[1::2].sum()] * 2)
-    np.testing.assert_allclose(found["mean_abs_error"][:2], 5, rtol=1e-3)
-    assert found["mean_abs_error"][2:].min() > 15  # the control
 
 
 def test_sums_by_person_and_group_are_those_of_clipped_records():
@@ -268,25 +248,35 @@ def test_every_group_of_many_blocks_has_its_own_records():
     np.testing.assert_array_equal(drawn["released"], groups[::-1] % 100)
 
 
-@pytest.mark.parametrize("statistic", [DistinctCount(1, 9), Mode((0, 50))])
-@pytest.mark.parametrize("neighbors", ["add_remove", "swap"])
-def test_a_missing_id_is_no_other_id(statistic, neighbors):
-    people = polars.DataFrame({"x": [0, None, 50, 50, None]})
-    found = counted(people, "x", statistic, neighbors=neighbors)
-    assert found == {((), 0): 1, ((), 1): 2, ((), None): 2}
+MICROSECOND, EPOCH = datetime.timedelta(microseconds=1), datetime.datetime(1970, 1, 1)
+NEAR_1970 = Median(EPOCH - 5 * MICROSECOND, EPOCH + 5 * MICROSECOND, MICROSECOND)
+IDS = [0, None, 50, 50, None]
+COUNTED = {  # cells, a statistic, how persons are combined, and the records of each position
+    "a missing id is no other id": (IDS, DistinctCount(1, 9), None, {0: 1, 1: 2, None: 2}),
+    "a missing label is no other": (IDS, Mode((0, 50)), None, {0: 1, 1: 2, None: 2}),
+    "nanoseconds before 1970 are floored to microseconds": (
+        polars.Series([-1, -1000, 999], dtype=polars.Datetime("ns")),
+        NEAR_1970,
+        None,
+        {4: 2, 5: 1},
+    ),
+    "means are rounded to the nearest third, 1/2 up": (
+        [0.0, 1.0, 0.67, 0.7],
+        Median(0, 2, "1/3"),
+        ("who", "mean"),
+        {2: 3},
+    ),
+}
 
 
-def test_nanoseconds_before_1970_are_floored_to_microseconds():
-    moments = polars.DataFrame({"x": polars.Series([-1, -1000, 999], dtype=polars.Datetime("ns"))})
-    start, step = datetime.datetime(1970, 1, 1), datetime.timedelta(microseconds=1)
-    found = counted(moments, "x", Median(start - 5 * step, start + 5 * step, step))
-    assert found == {((), 4): 2, ((), 5): 1}
-
-
-def test_means_of_persons_on_thirds_are_those_of_fractions():
-    people = polars.DataFrame({"who": [1, 1, 2, 3], "x": [0.0, 1.0, 0.67, 0.7]})
-    median = Median(0, 2, "1/3")  # to the nearest third, 1/2 up
-    assert counted(people, "x", median, persons=("who", "mean")) == {((), 2): 3}
+@pytest.mark.parametrize("name", COUNTED)
+def test_the_counts_of_a_column(name):
+    cells, statistic, persons, wanted = COUNTED[name]
+    people = polars.DataFrame({"x": cells}).with_row_index("who")
+    people = people.with_columns(who=polars.max_horizontal("who", 1))
+    for neighbors in ("add_remove", "swap") if persons is None else ("add_remove",):
+        found = counted(people, "x", statistic, persons=persons, neighbors=neighbors)
+        assert found == {((), place): number for place, number in wanted.items()}
 
 
 def test_a_seed_decides_a_simulation():
@@ -346,13 +336,10 @@ def test_many_records_at_or_beyond_a_bound_are_said():
     people = polars.DataFrame({"age": [*range(1, 14), *range(31, 118)]})
 
     def note(statistic):
-        found = frames.simulate(0, people, {"age": statistic}, epsilon=1.0, **ADD)
-        assert found.note[:40] in repr(found)
-        return found.note
+        return frames.simulate(0, people, {"age": statistic}, epsilon=1.0, **ADD).note
 
-    for asked in (Median, partial(release.Maximum, 1)):
-        assert note(asked(0, 96, 1)) == ""  # 22 %
-        assert re.search("87 %.* age ", note(asked(0, 30, 1)))
+    assert note(Median(0, 96, 1)) == ""  # 22 %
+    assert re.search("87 %.* age ", note(Median(0, 30, 1)))
     assert frames.release(people, {"age": Median(0, 30, 1)}, **SURE).note == ""
 
 
@@ -365,26 +352,9 @@ def test_all_digits_that_are_released_are_printed():
     for found, text in ((one, "12345.67"), (counts, "1234567")):
         for shown in (repr(found), found.table(), found._repr_html_()):
             assert re.search(rf"\b{text}( |$)", shown, re.MULTILINE)
-    assert str(one.guarantee) in repr(one)
-    planned = frames.simulate(0, cents, asked, epsilon=0.1, **ADD)
-    assert f" {planned.rows['mean_abs_error'][0]:.5g} " in repr(planned)
     groups = frames.release(cents, asked, by="g", groups=cents["g"].unique(), **SURE)
-    assert "5 more rows" in repr(groups)
     assert len(groups.table(rows=None).splitlines()) == 26
-    assert "&lt;1" in groups._repr_html_()
     assert "<1" not in groups._repr_html_()
-
-
-def test_a_plot_has_a_point_for_each_group_and_bars_for_a_simulation():
-    pytest.importorskip("matplotlib").use("agg")
-    both = {"age": [AGE, Count()]}
-    axes = frames.simulate(0, PEOPLE, both, **REGIONS, **SURE).plot()
-    assert [len(line.get_ydata()) for line in axes.lines] == [3, 3]
-    assert len(axes.collections) == 2
-    frames.release(PEOPLE[:0], both, **FOUND, **SURE).plot()  # no group, and no warning
-    assert frames.release(PEOPLE, both, **REGIONS, **SURE).plot(axes) is axes
-    assert len(axes.lines) == 4
-    assert len(axes.collections) == 2
 
 
 NAMES = ["row", "0", "1", "times", "who", "group", "rows", "there", "size"]
@@ -410,40 +380,25 @@ def test_columns_of_pandas_are_named_by_anything():
     assert found.frame["released"].tolist() == [50.0, 60.0, 50.0, 50.0]
 
 
-def test_numbers_of_numpy_and_frames_of_narwhals_are_taken():
-    found = frames.release(
-        narwhals.from_native(PEOPLE), {"age": AGE}, epsilon=np.float32(0.5), **ADD
-    )
-    assert found.guarantee.epsilon == 0.5
-
-
 REFUSED = [  # what is wrong, the word that the message has
     ({"frame": "people.csv"}, "read the file first"),
-    ({"frame": np.ones(3)}, "frame"),
     ({"frame": {"age": AGE}, "columns": PEOPLE}, "columns"),
-    ({"columns": AGE}, "columns"),
     ({"columns": {"age": []}}, "columns"),
     ({"columns": {"age": release.Histogram((0, 1))}}, "'age'"),
-    ({"columns": {"age": release.ConfidenceInterval(0.5, **TO_120, public_n=9000)}}, "'age'"),
     ({"columns": {"wage": AGE}}, "'wage'"),
     ({"columns": {"age": AGE, "who": Median(0 * DAY, DAY, DAY)}}, "columns"),
     ({"by": "region", "groups": "north"}, "groups"),
-    ({"by": "region", "groups": ["a", "a"]}, "groups"),
     ({"by": ["region", "who"], "groups": [("a",)]}, "tuples"),
-    ({"by": ["who", "who"], "groups": [(1, 1)]}, "by"),
     ({"by": "who", "groups": ["north"]}, "'who'"),
     ({"by": "who", "groups": [None]}, "'who'"),
     ({"groups": ["north"]}, "by"),
     ({"by": "epsilon", "groups": ["a"]}, "by"),
     ({"by": "region", "groups": ["a"]} | SWAP, "by"),
-    ({"neighbors": "bounded"}, "neighbors"),
     ({"columns": {"age": Count()}} | SWAP, "neighbors"),
     ({"frame": PEOPLE[:0], "columns": {"age": release.Mean(**TO_120)}} | SWAP, "record"),
     ({"per_unit": "mean"}, "unit"),
-    ({"unit": "who", "per_unit": "median"}, "per_unit"),
     ({"frame": PEOPLE.to_pandas().set_axis(["age", "age", "who"], axis=1)}, "'age'"),
     ({"unit": "*", "frame": PEOPLE.rename({"who": "*"})}, "pattern"),
-    (PERSONS | {"max_groups": 0}, "max_groups"),
     ({"unit": "who", "columns": {"age": Mode((1, 2))}}, "per_unit"),
     (
         {"unit": "who", "columns": {"age": Median(2**40, 2**40 + 9, 1)}, "per_unit": "sum"},
@@ -454,7 +409,6 @@ REFUSED = [  # what is wrong, the word that the message has
         "per_unit",
     ),
     ({"epsilon": 0.0}, "epsilon"),
-    ({"epsilon": [0.5, 1.0]}, "epsilon"),
     ({"draws": 2**25}, "draws"),
     ({"mechanism": "exponential", "columns": {"age": Count()}}, "mechanism"),
 ]

@@ -60,24 +60,6 @@ def test_the_coverage_is_kept_and_used(q, n, size, epsilon, coverage, neighbors)
     assert uncovered(plain, q, n, size, epsilon, neighbors) > 1.5 * (1 - coverage)
 
 
-@pytest.mark.parametrize(
-    ("n", "epsilon", "neighbors", "half_width"),
-    [
-        (1000, 0.5, "add_remove", 72),
-        (1000, 1.0, "add_remove", 50),
-        (1000, 1.0, "swap", 67),
-        (10_000, 0.5, "swap", 167),
-        (10**6, 1.0, "swap", 1014),
-    ],
-)
-def test_intervals_are_narrow(n, epsilon, neighbors, half_width):
-    """In ranks of the median, of which 31, 98 and 980 are needed without privacy."""
-    interval = ConfidenceInterval(0.5, 0, 10_000, 1, public_n=n)
-    lower, upper = interval.levels(epsilon, neighbors)
-    assert 0.97 * half_width < (upper - lower) / 2 * n <= half_width
-    assert abs(lower + upper - 1) < Fraction(1, 2**19)
-
-
 def test_both_ends_together_cost_epsilon_whatever_the_number_of_records():
     statistic = ConfidenceInterval("0.3", 0, 3, 1, public_n=500)
     datasets = [x for n in (1, 2, 3) for x in itertools.combinations_with_replacement(range(4), n)]
@@ -119,6 +101,3 @@ def test_an_interval_is_two_values_in_order():
     with pytest.raises(ValueError, match="needs more than 20 records"):
         few.release(x, epsilon=0.5, neighbors="swap", budget=budget)
     assert budget.remaining == 1.0
-    for wrong in ({"q": 1.5}, {"public_n": 0}, {"coverage": 1.0}):
-        with pytest.raises(ValueError, match=next(iter(wrong)).replace("q", "level")):
-            ConfidenceInterval(**{"q": 0.5, "public_n": 9} | wrong, lower=0, upper=9, resolution=1)

@@ -14,6 +14,7 @@ from dpjax.release import joint
 from dpjax.release.counts import Counts
 from dpjax.release.exact import decay, seeded
 from dpjax.release.joint import Chain, FinePoints, Joint, Parts
+from tests.support.releases import counts_of
 from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 VALUES, BITS = 3, 2
@@ -27,13 +28,6 @@ RATE, HIGH = Fraction(1, 2), Fraction(4)
 @pytest.fixture(autouse=True)
 def _few_fine_positions(monkeypatch):
     monkeypatch.setattr(joint, "_POINT_BITS", BITS)
-
-
-def counts_of(*datasets):
-    """The counts of some datasets, one for each group."""
-    group = np.repeat(np.arange(len(datasets)), list(map(len, datasets)))
-    records = np.concatenate([np.zeros(0, int), *datasets])
-    return Counts.of_rows(group, records, np.ones_like(records), groups=len(datasets))
 
 
 def fine_points(dataset):
@@ -149,7 +143,7 @@ def of_chain(chain, power, tuples=TUPLES):
 @pytest.mark.parametrize("digits", [0, 40])
 def test_chain_is_its_definition(monkeypatch, digits):
     rows, decayed = DATASETS[::3] if digits else DATASETS, decay(RATE, 128) / 2.0**128
-    points = FinePoints(counts_of(*rows), VALUES)
+    points = FinePoints(counts_of(rows), VALUES)
     for number, cap in CASES:
         monkeypatch.setattr(Joint, "cap", lambda joint, m, cap=cap: cap)
         for group, dataset in enumerate(rows):
@@ -167,7 +161,7 @@ def test_windows_far_from_each_other(monkeypatch):
     monkeypatch.setattr(joint, "_POINT_BITS", 5)
     monkeypatch.setattr(Joint, "cap", lambda joint, m: 3)
     dataset = (0,) * 10 + (1,) * 25 + (2,) * 15
-    points = FinePoints(counts_of(dataset), VALUES)
+    points = FinePoints(counts_of([dataset]), VALUES)
     tuples = np.array(list(combinations_with_replacement(range(VALUES << 5), 2)))
     fine = points.at(np.zeros(50, int), np.arange(1, 51))
     for number in (48, 50):
@@ -180,7 +174,7 @@ def test_windows_far_from_each_other(monkeypatch):
 
 
 def draws_of(dataset, number, words, draws=1, levels=LEVELS, rate=RATE, rounds=1):
-    points = FinePoints(counts_of(dataset), VALUES)
+    points = FinePoints(counts_of([dataset]), VALUES)
     parts = parts_of(points, np.zeros(draws, int), number)
     return Joint(points, rate, 0, words).draw(parts, levels, rounds)
 
@@ -227,7 +221,7 @@ def words_like(choices):
 
 def adversarial(dataset, number, lanes):
     """Words that are extreme, or on either side of the boundaries of the first choice."""
-    points = FinePoints(counts_of(dataset), VALUES)
+    points = FinePoints(counts_of([dataset]), VALUES)
     chain = Chain(Joint(points, RATE), LEVELS, parts_of(points, [0], number), 40)
     sums = np.cumsum(chain._slots(1, np.zeros(1, int), np.zeros(1, int))[0])
     words = seeded(4)((7, lanes))

@@ -110,15 +110,11 @@ SAME = metric_privacy.from_budgets([[0, 0, 1], [0, 0, 1], [1, 1, 0]])
 @pytest.mark.parametrize(
     ("change", "error", "word"),
     [
-        ({"x": [1, 2]}, ValueError, "elements"),
         ({"x": np.ones(3)}, TypeError, "integers"),
-        ({"queries": [[1, 2]]}, ValueError, "shape"),
         ({"metric": SAME}, ValueError, "budget"),
-        ({"resolution": 10**400}, ValueError, "resolution"),
         ({"resolution": 5e-324}, ValueError, "resolution"),
         ({"resolution": 1e-15}, ValueError, "times the resolution"),
         ({"draws": 10**400}, ValueError, "draws"),
-        ({"draws": np.array([1, 2])}, ValueError, "draws"),
     ],
 )
 def test_what_is_refused_is_refused_before_a_charge(change, error, word):

@@ -11,7 +11,6 @@ from dpjax import release
 from dpjax.accounting import PrivacyFilter
 from dpjax.release.exact import decay
 from dpjax.release.noise import DiscreteLaplace, geometric
-from tests.support.statistics import assert_counts_follow, assert_counts_rejected
 
 FURTHER = 2**64 - 12345  # all words after the first
 
@@ -85,17 +84,6 @@ def test_closed_forms_are_sums():
     np.testing.assert_array_equal(ends, [-np.inf, np.inf, np.nan, np.nan, np.nan])
     assert SEVERAL.cdf(np.array([-np.inf, np.inf])[wide])[:, 0, 0].tolist() == [0, 1]
     assert not SEVERAL.pmf(np.array([-np.inf, np.inf, np.nan])[wide]).any()
-
-
-def test_draws_follow_the_probabilities():
-    drawn = SEVERAL.sample(1, (9000,))
-    assert drawn.shape == (9000, 2, 3)
-    assert SEVERAL.reshaped((2, 1)).sample(1, (5, 2)).shape == (5, 2, 2, 1, 3)
-    noise = np.rint((drawn - SEVERAL.value) / SEVERAL.values_of(np.ones((2, 3)))).astype(int)
-    numbers = np.arange(-60, 61)
-    counts = np.bincount(noise.ravel() + 60, minlength=121)
-    for rate, follow in ((1 / 3, assert_counts_follow), (0.35, assert_counts_rejected)):
-        follow(counts, np.tanh(rate / 2) * np.exp(-rate * np.abs(numbers)))
 
 
 BELOW, ABOVE = release.Sum(-1, 2, 1), release.Sum(2, "2.2", "0.1")
@@ -176,7 +164,4 @@ def test_what_is_counted():
     assert release.Count().release(x, **quiet).values.tolist() == [[7, 8]]
     found = release.Histogram(edges=[0, 1, 2, 3]).release(x, **quiet)
     assert found.values.tolist() == [[[1, 2, 3], [2, 0, 4]]]
-    assert str(found.guarantee) == "64-DP under add_remove neighbors"
     assert release.Count().release([3, 10**400, None], **quiet).values.tolist() == [2]
-    with pytest.raises(ValueError, match="add_remove"):
-        release.Count().release(x, epsilon=1.0, neighbors="swap")

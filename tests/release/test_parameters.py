@@ -72,22 +72,18 @@ def test_mechanisms_and_relations_of_each_statistic(name):
 
 
 BAD_FIELDS = [
-    *((Median, BOUNDS | {"resolution": wrong}) for wrong in (HUGE, 5e-324, 0.3, 0, -1, "x", None)),
-    *((Median, BOUNDS | {"upper": wrong}) for wrong in (HUGE, np.inf, np.nan, 0, -1, "x", None)),
+    *((Median, BOUNDS | {"resolution": wrong}) for wrong in (HUGE, 5e-324, 0.3)),
+    *((Median, BOUNDS | {"upper": wrong}) for wrong in (HUGE, np.inf, 0)),
     (Median, BOUNDS | {"lower": jnp.array(0.0)}),
-    (Median, BOUNDS | {"resolution": jnp.array(1.0)}),
-    (Median, BOUNDS | {"definition": "mean"}),
     (Median, BOUNDS | {"grid": Floats()}),
     (Median, {"grid": 3}),
     (Median, {"grid": Floats(), "definition": "linear"}),
     (Median, {"lower": 0, "upper": 2**31, "resolution": 1}),
     (Median, {"lower": 2**60, "upper": 2**60 + 2**10, "resolution": 2**9}),
     (Median, {}),
-    *((Quantile, BOUNDS | {"q": wrong}) for wrong in (0, 1, "one", HUGE, np.nan, None, [0.5])),
-    (Quantile, BOUNDS | {"q": jnp.array(0.5)}),
-    *((Maximum, BOUNDS | {"tau": wrong}) for wrong in (2**64, True, 0, 1.5, "x", None)),
-    *((Mode, {"candidates": wrong}) for wrong in (jnp.array(1.0), 5, [2, 1], [], ["a"], [HUGE])),
-    (Mode, {"candidates": [1, np.nan]}),
+    *((Quantile, BOUNDS | {"q": wrong}) for wrong in (0, HUGE, [0.5])),
+    *((Maximum, BOUNDS | {"tau": wrong}) for wrong in (2**64, 0, 1.5)),
+    *((Mode, {"candidates": wrong}) for wrong in (5, [2, 1], [], ["a"], [HUGE], [1, np.nan])),
     *((Histogram, {"edges": wrong}) for wrong in (5, [1], [2, 1], [1, np.inf], ["a", "b"])),
     (release.DistinctCount, {"tau": 1, "upper": 0}),
     (release.NonnegativeSum, {"tau": 1, "upper": -1, "resolution": 1}),
@@ -113,8 +109,10 @@ def test_budgets_are_charged_once_after_the_checks_and_before_the_draws(monkeypa
         budget = PrivacyFilter(1.5, 0.0, neighbors)
         statistic.release([[1, 4], [4, 4]], **options, budget=budget)
         assert budget.spent == 1.0
+        drawn = len(spent)
         with pytest.raises(BudgetExceeded):
             statistic.release([1, 4], **options, budget=budget)
+        assert len(spent) == drawn > number
         with pytest.raises(TypeError, match="a PrivacyFilter or a Ledger"):
             statistic.release([1, 4], **options, budget=1.0)
         assert budget.spent == 1.0
@@ -125,41 +123,10 @@ def test_budgets_are_charged_once_after_the_checks_and_before_the_draws(monkeypa
     assert set(spent) == {1.0}
 
 
-def test_what_exceeds_a_budget_is_not_drawn(monkeypatch):
-    monkeypatch.setattr("os.urandom", lambda size: pytest.fail("something was drawn"))
-    for statistic in STATISTICS.values():
-        options = {"epsilon": 0.6, "neighbors": statistic.relations[0]}
-        budget = PrivacyFilter(0.5, 0.0, statistic.relations[0])
-        with pytest.raises(BudgetExceeded):
-            statistic.release([1, 4], **options, budget=budget)
-        assert budget.spent == 0
-        with pytest.raises(pytest.fail.Exception, match="something was drawn"):  # the control
-            statistic.release([1, 4], **options)
-
-
-@pytest.mark.parametrize("rows", [0, 1, 2, 12])
-def test_plots_show_at_most_ten_rows_with_a_legend(rows):
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    for statistic in (Median(lower=0, upper=10_000, resolution=1), release.Sum(**BOUNDS)):
-        law = statistic.distribution(np.full((rows, 9), 30), epsilon=1.0, neighbors="swap")
-        axes = law.plot()
-        assert len(axes.lines) == min(rows, 10)
-        assert (axes.get_legend() is not None) == (rows > 1)
-        for line in axes.lines:
-            values, shares = line.get_data()
-            np.testing.assert_allclose(shares, law.pmf(np.array(values)[:, None])[:, 0])
-            assert shares.sum() <= 1
-            assert len(values) <= 400
-        assert law.plot(axes) is axes
-        pyplot.close("all")
-
-
 def test_a_release_shows_its_values_and_its_guarantee():
     found = STATISTICS["median"].release([3] * 99, epsilon=9.0, neighbors="swap")
-    assert (float(found), found.draws) == (3.0, 1)
+    assert float(found) == 3.0
     assert str(found) == "3\n9-DP under swap neighbors"
     assert json.loads(found.to_json())["values"] == [3.0]
-    many = STATISTICS["median"].release(np.full((30, 9), 3), epsilon=9.0, neighbors="swap", draws=2)
-    assert "(2, 30)" in str(many)
     with pytest.raises(TypeError, match="not one number"):
-        float(many)
+        float(STATISTICS["median"].release([[3], [3]], epsilon=9.0, neighbors="swap"))

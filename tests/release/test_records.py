@@ -2,9 +2,8 @@
 record; and what is public raises by its type.
 """
 
-import re
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -76,7 +75,7 @@ def test_no_record_raises_or_warns_or_changes_a_shape_or_a_dtype(name):
     last = (2,) if isinstance(statistic, release.Histogram) else ()
     hostile = [*ABSENT, *LOW, *HIGH]
     inputs = [[14, record, 15] for record in hostile[:: 1 if name == "median" else 7]]
-    inputs += [hostile, np.array([14, None, "x"], object)]
+    inputs += [hostile, np.array([14, None, "x"], object), deque(hostile), range(3, 9)]
     inputs += ARRAYS if name != "distinct" else ARRAYS[:2]
     cases = [(x, ()) for x in inputs] + [([hostile[:3], [14] * 3, hostile[-3:]], (3,))]
     for neighbors in statistic.relations:
@@ -206,22 +205,21 @@ def entries(counts):
 def test_counts_are_those_of_a_table_in_any_order():
     assert entries(Counts.of_rows([0, 0], [1, 1], [2, 3], groups=1)) == {(0, 1): 5}
     rng = np.random.default_rng(0)
-    for groups, top, rows in ((1, 1, 0), (3, 4, 30), (5, 2**40, 8), (2**31, 2**31 - 3, 6)):
+    for groups, top, rows in ((1, 1, 0), (3, 4, 30), (5, 2**40, 8)):
         group, value = rng.integers(-1, groups + 1, rows), rng.integers(0, top, rows)
         used = (group >= 0) & (group < groups)
         pairs = list(zip(group[used].tolist(), value[used].tolist(), strict=True))
-        if groups < 2**20:
-            found = Counts.of_rows(group, value, np.ones_like(group), groups=groups)
-            assert entries(found) == Counter(pairs)
-            assert found.totals.sum() == len(pairs)
-            number = rng.integers(-1, 9, rows)
-            table = Counter()
-            for key, times in zip(pairs, number[used].tolist(), strict=True):
-                table[key] += max(times, 0)
-            found = Counts.of_rows(group, value, number, groups=groups)
-            assert entries(found) == +table
-            some = found.some(1, groups)
-            assert entries(some) == {(g - 1, v): n for (g, v), n in (+table).items() if g > 0}
+        found = Counts.of_rows(group, value, np.ones_like(group), groups=groups)
+        assert entries(found) == Counter(pairs)
+        assert found.totals.sum() == len(pairs)
+        number = rng.integers(-1, 9, rows)
+        table = Counter()
+        for key, times in zip(pairs, number[used].tolist(), strict=True):
+            table[key] += max(times, 0)
+        found = Counts.of_rows(group, value, number, groups=groups)
+        assert entries(found) == +table
+        some = found.some(1, groups)
+        assert entries(some) == {(g - 1, v): n for (g, v), n in (+table).items() if g > 0}
 
 
 def test_grids_round_each_record_to_the_nearest_value():
@@ -234,8 +232,8 @@ def test_grids_round_each_record_to_the_nearest_value():
     assert (np.abs(found - x) == np.abs(grid.values[:, None] - x).min(axis=0)).all()
     narrow = release.Median(lower=-0.3, upper=0.3, resolution=0.1).records_grid
     assert narrow.positions_of([-0.3, -0.05, 0.05, 0.15, 0.1, 9])[0].tolist() == [0, 3, 4, 5, 4, 6]
-    for digits, smallest, largest in ((0, 1, 2), (7, 1, 2), (3, 2, 2), (3, -301, 1), (6, -30, 30)):
-        with pytest.raises(ValueError, match=re.compile("digits|smallest|largest")):
+    for digits, smallest, largest in ((7, 1, 2), (3, 2, 2), (3, -301, 1), (6, -30, 30)):
+        with pytest.raises(ValueError, match=r"digits|smallest|largest"):
             Floats(digits, smallest, largest)
 
 
@@ -253,7 +251,5 @@ def test_dates_times_and_durations_bound_a_grid(kind):
     assert statistic.records_grid.size == (upper - lower) // resolution + 1
     with pytest.raises(TypeError, match="frame"):
         statistic.release([lower], epsilon=1.0, neighbors="swap")
-    for other in ({"upper": 9}, {"resolution": 1}, {"lower": TIMES["Date"][0], "upper": 3}):
-        public = {"lower": lower, "upper": upper, "resolution": resolution} | other
-        with pytest.raises(TypeError, match=r"dates|timedelta"):
-            release.Median(**public)
+    with pytest.raises(TypeError, match=r"dates|timedelta"):
+        release.Median(lower=lower, upper=upper, resolution=1)

@@ -2,8 +2,6 @@
 over all small datasets; its smooth bound, between all neighbors.
 """
 
-import json
-import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -28,11 +26,11 @@ from tests.statistics.small_datasets import (
     values_of,
 )
 from tests.support import oracle
+from tests.support.golden import golden
 
 LOW, HIGH = GRID[0], GRID[-1]
 BETAS = np.array([0.05, 0.3, 1.0, 3.0])
-FILE = pathlib.Path(__file__).parents[1] / "golden" / "C1_smooth_sensitivity.json"
-GOLDEN = json.loads(FILE.read_text())["golden"]
+GOLDEN = golden("C1_smooth_sensitivity")["golden"]
 
 
 @dataclass(frozen=True)
@@ -137,13 +135,11 @@ def test_local_sensitivities_are_exact_and_the_bound_is_smooth(name, neighbors, 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
 def test_controls_of_the_bound(neighbors, x64):
-    """One that forgets a distance or counts one too many, and the local sensitivity alone."""
-    some, local, bound = asked("lower median", neighbors)
+    """One that counts a distance too many, and the local sensitivity alone."""
+    some, local, _ = asked("lower median", neighbors)
     at, pairs, beta = local.at_distance, some.pairs(neighbors), BETAS[1]
     alone = searched("lower median", neighbors)[1][0, some.which]
     assert smoothness(np.maximum(alone, 1e-300), pairs) > 10
-    skipped = at[:, 1:] * np.exp(-beta * np.arange(at.shape[-1] - 1))
-    assert (skipped.max(axis=-1) > bound[1] * 1.2).any()
     late = at * np.exp(-beta * np.arange(1, at.shape[-1] + 1))
     assert (late.max(axis=-1) < alone * 0.9).any()
     assert disorder(np.repeat(alone[None], 2, axis=0), pairs) > 1
@@ -213,26 +209,6 @@ def test_swap_agrees_with_all_pairs_on_long_rows(n, x64):
         np.testing.assert_allclose(smooth(x, 0.1).bound, wanted, rtol=1e-12)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("definition", ["linear", "lower"])
-@pytest.mark.parametrize("q", ["0.6", "0.93", "1/3"])
-@pytest.mark.parametrize("n", [7, 10])
-def test_random_rows_against_all_that_can_go_and_come(n, q, definition, x64):
-    """Of more records, at distances up to 2: the records that go are any, those that come are at a
-    bound or one that is there.
-    """
-    x = np.round(np.sort(np.random.default_rng(0).uniform(0, 20, n)) ** 2 / 20, 2)
-    grid, layer, wanted = (0.0, *x.tolist(), 20.0), {tuple(x.tolist())}, [0.0]
-    for _ in range(3):
-        changes = [(z, o) for z in layer for o in oracle.neighbors_of(z, "add_remove", grid)]
-        value = {d: oracle.quantile(d, Fraction(q), definition, 0, 20) for d in sum(changes, ())}
-        wanted.append(max(wanted[-1], *(abs(value[z] - value[o]) for z, o in changes)))
-        layer = {other for _, other in changes}
-    given = {"q": q, "definition": definition, "lower": 0.0, "upper": 20.0}
-    found = dpjax.local_sensitivity(x, neighbors="add_remove", **given)
-    np.testing.assert_allclose(found.at_distance[:3], wanted[1:], atol=1e-12)
-
-
 def test_mechanisms_take_a_local_sensitivity_at_a_public_beta(x64):
     epsilon = np.array([0.5, 2.0])
 
@@ -254,28 +230,21 @@ def test_mechanisms_take_a_local_sensitivity_at_a_public_beta(x64):
                 dpjax.smooth_laplace(laplace, epsilon, delta=1e-3),
             ),
         )
-        # For a given sigma the default beta is the best one on these evenly spaced records
-        every = local.smooth(np.linspace(0.02, 0.28, 261))
-        scales = [
-            dpjax.smooth_laplace_log_normal(given, 0.5, sigma=0.3).scale for given in (local, every)
-        ]
-        return [[made.quantile(0.9) for made in pair] for pair in pairs], scales
+        return [[made.quantile(0.9) for made in pair] for pair in pairs]
 
-    pairs, (default, scales) = both(np.arange(101.0))
-    np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-12)
-    assert float(default) <= 1.02 * float(np.min(scales))
+    np.testing.assert_allclose(*zip(*both(np.arange(101.0)), strict=True), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("error", "word", "given"),
+    ("word", "given"),
     [
-        (ValueError, "q and rank", {"q": 0.25, "rank": 2}),
-        (ValueError, "denominator", {"q": Fraction(1, 2**27)}),
-        (ValueError, "definition", {"definition": "continuous"}),
+        ("q and rank", {"q": 0.25, "rank": 2}),
+        ("denominator", {"q": Fraction(1, 2**27)}),
+        ("definition", {"definition": "continuous"}),
     ],
 )
-def test_what_cannot_be_asked_together(error, word, given):
-    with pytest.raises(error, match=word):
+def test_what_cannot_be_asked_together(word, given):
+    with pytest.raises(ValueError, match=word):
         dpjax.local_sensitivity(np.ones(3), lower=0, upper=1, neighbors="add_remove", **given)
 
 

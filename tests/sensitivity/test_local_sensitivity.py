@@ -18,7 +18,7 @@ from tests.statistics.small_datasets import (
     values_of,
 )
 from tests.support.audit import audit_pairs, one_sided_limits
-from tests.support.reach_sets import worst
+from tests.support.removals import losses_of
 
 LOW, HIGH = GRID[0], GRID[-1]
 BOUNDS = {"lower": LOW, "upper": HIGH}
@@ -47,8 +47,7 @@ def ranges(distribution):
     """The largest loss and range of each batch of datasets."""
     limits = one_sided_limits(distribution)
     limits = limits.reshape(*limits.shape[:-2], -1)
-    pairs = FOUR.pairs("swap")
-    return np.array([worst(one.T, pairs) for one in limits.reshape(-1, *limits.shape[-2:])])
+    return np.stack(losses_of(limits, FOUR.pairs("swap")), axis=-1).reshape(-1, 2)
 
 
 @pytest.mark.parametrize("mechanism", [piecewise_laplace, inverse_sensitivity])
@@ -90,12 +89,8 @@ def test_functions_arrays_and_a_running_maximum():
     assert falling.upper.tolist() == [5, 6, 7, 9]
     assert shared.upper.tolist() == [[0, 1, 2], [0, 1, 2]]
     assert shared.neighbors == "edge"
-    for word, wrong, levels in (
-        ("num_levels", lambda k: 1.0, None),
-        ("3 distances", [1.0, 2.0], 3),
-    ):
-        with pytest.raises(ValueError, match=word):
-            from_local_sensitivity(0.0, wrong, num_levels=levels, neighbors="swap", step=1.0)
+    with pytest.raises(ValueError, match="3 distances"):
+        from_local_sensitivity(0.0, [1.0, 2.0], num_levels=3, neighbors="swap", step=1.0)
 
 
 def uneven_pairs(rng, count, step):

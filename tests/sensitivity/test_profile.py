@@ -30,7 +30,6 @@ TEN = {"lower": 0, "upper": 10}
 CASES = {
     "a jump to the bound": (lambda: profile().truncate(2), [3, 4, 6.5, 10], [3, 1.5, 1, 0]),
     "nothing but jumps": (lambda: profile().truncate(0), [3, 10], [3, 0]),
-    "nothing left to cut": (lambda: profile().truncate(3), [3, 4, 6.5, 7, 10], [3, 1.5, 1, 0.5, 0]),
     "far beyond the end": (lambda: profile().truncate(99), [3, 4, 6.5, 7, 10], [3, 1.5, 1, 0.5, 0]),
     "too few steps end in a jump": (
         lambda: profile().truncate(1, step=2.0, num_steps=1),
@@ -156,7 +155,6 @@ VECTOR = np.array([1.0, 2.0, 3.0])
         ("no bounds", lambda: radii(step=1.0).truncate(0)),
         ("together", lambda: radii(lower=0.0)),
         ("step", radii),
-        ("axis of levels", lambda: radii(above=1.0, step=1.0)),
         # Three rows of one dataset would cost three epsilon; a batch says that it is one by the
         # axes of its radii.
         ("from_vector_radii", lambda: radii(VECTOR, step=4.0)),

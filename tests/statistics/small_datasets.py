@@ -35,7 +35,7 @@ def values_of(statistic, values=GRID):
 
 def search(values, neighbors):
     """The largest and smallest values within 0, 1, ... changes, ``(levels, datasets)``."""
-    return UNIVERSE.reach(values, neighbors, None)[:2]
+    return UNIVERSE.reach(values, neighbors)
 
 
 def distances(reached, neighbors):

@@ -9,11 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from dpjax import SensitivityProfile, inverse_sensitivity, median, piecewise_laplace, quantile
+from dpjax import SensitivityProfile, inverse_sensitivity, piecewise_laplace, quantile
 from tests.statistics.small_datasets import GRID, RELATIONS, rows
 from tests.support.audit import one_sided_limits, padded
-from tests.support.distributions import of_one_size
-from tests.support.reach_sets import worst
+from tests.support.removals import losses_of
 
 LOW, HIGH = GRID[0], GRID[-1]
 EPSILON, SIZE = 2.0, 10
@@ -50,30 +49,6 @@ def test_the_profile_is_the_interpolated_record_at_a_real_rank(q, neighbors, x64
         assert values[[0, -1]].tolist() == [-3, 3]
         ends = [-rank / step, (n + 1 - rank) / step]
         np.testing.assert_allclose(knots[[0, -1]], ends, rtol=1e-14)
-
-
-@pytest.mark.parametrize("neighbors", RELATIONS)
-def test_at_one_half_piecewise_laplace_has_the_distribution_of_the_linear_median(neighbors, x64):
-    """Under add/remove for every n; under swap for odd n, where the linear median's knots are the
-    records too.
-    """
-    y = np.linspace(-2.9, 2.9, 31)[:, None]
-    counts = (
-        np.arange(10) if neighbors == "add_remove" else np.array([1, 3, 5, 7, 9, 8, 8, 8, 8, 8])
-    )
-    x = np.random.default_rng(1).normal(size=(10, 9))
-
-    @partial(jax.jit, static_argnames="definition")
-    def made(x, definition):
-        given = {"lower": -3, "upper": 3, "neighbors": neighbors, "definition": definition}
-        return of_one_size(piecewise_laplace(median(x, num_records=counts, **given), 1.7))
-
-    of = jax.jit(lambda distribution: distribution.log_prob(y))
-    same = slice(None) if neighbors == "add_remove" else slice(5)
-    found, wanted = (np.array(of(made(x, name))) for name in ("continuous", "linear"))
-    np.testing.assert_allclose(found[..., same], wanted[..., same], rtol=0, atol=1e-12)
-    if neighbors == "swap":  # the control, and no claim for even n
-        assert np.abs(found[:, 5:] - wanted[:, 5:]).max() > 1e-3
 
 
 def slope(levels):
@@ -141,7 +116,7 @@ def audits(neighbors):
     ]
     limits = [one.reshape(*one.shape[:2], -1) for one in limits]
     pairs = some.pairs(neighbors)
-    found = [worst(one.T, pairs) for one in [*limits[0][: len(AUDITS)], *limits[1]]]
+    found = [losses_of(one, pairs) for one in [*limits[0][: len(AUDITS)], *limits[1]]]
     return found, limits[0][: len(KEPT)], limits[0][-len(KEPT) :]
 
 

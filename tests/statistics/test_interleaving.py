@@ -77,32 +77,8 @@ def test_values_of_neighbors_interleave(name, neighbors, n, dtype, x64):
         assert found <= 0, kind
 
 
-def variances_rounded_early(rows, levels):
-    """The largest variances as version 0.1 computed them: sums to twice the digits, rounded before
-    their squares are subtracted.
-    """
-    sides, single = [], np.float32
-    for x in np.sort(rows.astype(single), axis=-1):
-        n, origin, found = len(x), x[(len(x) + 1) // 2 - 1], []
-        distance = (x - origin).astype(np.float64)
-        sums, squares = (np.append(0.0, np.cumsum(terms)) for terms in (distance, distance**2))
-        a, b = -origin, single(1) - origin
-        for level in range(levels + 1):
-            kept, kept_squares = (
-                (s[-1] - (s[level:] - s[: n + 1 - level])).astype(single) for s in (sums, squares)
-            )
-            vertex = np.floor(single(n) / 2 * (a + b) - (kept + single(level) * a))
-            for choice in (vertex, vertex + 1):
-                at_b = np.clip(choice, 0, level).astype(single)
-                at_a = single(level) - at_b
-                moved = kept + (at_b * b + at_a * a)
-                spread = kept_squares + (at_b * (b * b) + at_a * (a * a))
-                found.append(np.max(spread - moved * moved / single(n)) / single(n))
-        sides.append(np.maximum.accumulate(np.max(np.reshape(found, (-1, 2)), axis=-1)))
-    return np.array(sides)
-
-
-def test_control_variances_rounded_early():
-    rows, _ = neighbors_of(dataset("noise of 1e-4", 100_000, np.float32), "swap")
-    above = variances_rounded_early(rows, 4)
+def test_control_means_of_rounded_sums():
+    rows, _ = neighbors_of(dataset("uniform", 100_000, np.float32), "swap")
+    kept = np.cumsum(np.sort(rows, axis=-1)[:, ::-1], axis=-1)[:, :-10:-1]
+    above = (kept + np.arange(9, dtype=np.float32)) / np.float32(100_000)
     assert worst_disorder(above, -above) > 1e-8

@@ -60,18 +60,12 @@ def test_half_the_gap_is_not_the_distance_under_swap():
     x = np.full((300, 40), np.nan, np.float32)
     for row, own in zip(x, counts, strict=True):
         row[: own.sum()] = rng.permutation(np.repeat(np.arange(5.0), own))
-    swap, add_remove = (
-        np.asarray(jax.jit(partial(mode, candidates=np.arange(5), neighbors=relation))(x).scores)
-        for relation in ("swap", "add_remove")
-    )
-    for own, score in zip(counts, swap, strict=True):
+    swap = jax.jit(partial(mode, candidates=np.arange(5), neighbors="swap"))(x).scores
+    for own, score in zip(counts, np.asarray(swap), strict=True):
         for c in range(5):
             least = next(d for d in itertools.count() if np.maximum(own - own[c] - d, 0).sum() <= d)
             assert min(score[c], 0) == -least
     assert swap[0, 0] == -3
-    others = np.stack([np.delete(counts, c, axis=-1).max(axis=-1) for c in range(5)], axis=-1)
-    wanted = counts - counts.max(axis=-1, keepdims=True) + np.maximum(counts - others, 0)
-    np.testing.assert_array_equal(add_remove, wanted)
 
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
@@ -90,12 +84,6 @@ def test_the_sensitivity_of_both_scores(neighbors):
     np.testing.assert_array_equal(found, expected)
     ranges = np.ptp(found[one] - found[other], axis=-1)
     assert ranges.max() == 2 * sensitivity == (1.0 if neighbors == "add_remove" else 2.0)
-    # Further from the best than the distance, for every candidate: a sharper distribution at the
-    # same sensitivity.
-    sharper, gap = (
-        some - some.max(axis=-1, keepdims=True) for some in (found / sensitivity, distance)
-    )
-    assert (sharper <= gap).all()
 
 
 def test_own_candidates_for_each_row_and_candidates_that_are_none():

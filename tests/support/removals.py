@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from tests.support import oracle
-from tests.support.audit import neighboring_rows
+from tests.support.audit import losses_of, neighboring_rows  # noqa: F401
 
 GRID = (0.0, 1.0, 4.0, 5.0)
 TOP = 7.0  # the upper bound of every range: above some values of f and below others
@@ -59,15 +59,6 @@ _log_probabilities = jax.jit(lambda distribution: distribution.log_probabilities
 def log_probabilities(distribution):
     """Of a distribution on candidates, compiled as one."""
     return np.asarray(_log_probabilities(distribution), np.float64)
-
-
-def losses_of(logs, pairs):
-    """The largest log-ratio and the largest range over neighboring rows, for each leading index."""
-    one, other = logs[..., pairs[0], :], logs[..., pairs[1], :]
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(np.isneginf(one) & np.isneginf(other), 0.0, one - other)
-    forward, backward = np.maximum(ratio.max(axis=-1), 0.0), np.maximum((-ratio).max(axis=-1), 0.0)
-    return np.maximum(forward, backward).max(axis=-1), (forward + backward).max(axis=-1)
 
 
 def renyi(logs, pairs, order):
