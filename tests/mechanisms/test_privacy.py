@@ -48,7 +48,6 @@ MISTAKES = {  # with the mechanisms that they break, and the relations
     "no last interval": (MECHANISMS, DATASETS),
     "values of add/remove": (MECHANISMS, ("swap",)),
     "a side cut beside a knot": (("piecewise_laplace",), ("swap",)),
-    "floor for ceil": (("piecewise_laplace",), ("add_remove",)),
 }
 
 
@@ -78,16 +77,6 @@ def mistaken(neighbors):
         cut = upper.copy()
         cut[::2, :-1] = np.minimum(upper, upper[:, :1] + 1.0)[::2, :-1]
         yield "a side cut beside a knot", with_sides(right, upper=cut)
-    else:
-        # The lower median read at floor((n + l)/2) on the upper side
-        ordered = np.sort(padded(DATASETS[neighbors], 4, fill=HIGH)[0])
-        ranked = np.pad(ordered, [(0, 0), (1, 1)], constant_values=[(LOW, HIGH)])
-        count = np.array([[len(data)] for data in DATASETS[neighbors]])
-        places = np.minimum((count + np.arange(upper.shape[-1])) // 2, 5)
-        floors = np.take_along_axis(ranked, places, axis=-1)
-        floors[:, -1] = HIGH
-        right = profiles(neighbors)["lower median"]
-        yield "floor for ceil", with_sides(right, upper=np.maximum(floors, right.upper[:, :1]))
 
 
 def stacked(rows):
