@@ -57,9 +57,8 @@ def with_guarantee(
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            names = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-            call = f"{cost.__qualname__}{inspect.Signature(names)}"
-            raise TypeError(f"{error}: call {call}") from None
+            bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            raise TypeError(f"{error}: call {cost.__qualname__}{inspect.Signature(bare)}") from None
         return guarantee(*args, **kwargs)
 
     def attach(mechanism: Any) -> Any:
