@@ -1,6 +1,5 @@
 """The three mechanisms against the independent oracle, and the theorems that relate them."""
 
-import math
 from fractions import Fraction
 from functools import partial
 
@@ -38,25 +37,19 @@ def of_oracle(distribution, value, points):
     }
 
 
-ROWS, POINTS = 20, 20  # one shape for all
+ROWS = 20
 
 
 def known_of(name, statistic, x, epsilon, points, rho=None, support="restricted", **known):
-    """The same of a mechanism, and the value of the statistic; points ``(number, rows)``."""
+    """The same of a mechanism, with all rows on one axis."""
     value, distribution = made(name, statistic, x, epsilon, rho, support, known)
     distribution = of_one_size(distribution, 128)
     batch = distribution.batch_shape
-    rows = math.prod(batch)
-
-    def of_rows(leaf):
-        return np.resize(np.asarray(leaf), (ROWS, *leaf.shape[len(batch) :]))
-
-    own = np.broadcast_to(points, (len(points), *batch)).reshape(len(points), rows)
-    own = np.pad(own, [(0, POINTS - len(points)), (0, 0)], mode="edge")
-    own, center = np.resize(own.T, (ROWS, POINTS)).T, np.resize(np.broadcast_to(value, batch), ROWS)
-    found = of_oracle(jax.tree.map(of_rows, distribution), center, own)
-    parts = {key: np.asarray(part)[..., :rows] for key, part in found.items()}
-    return {"value": np.asarray(value), **parts}
+    found = of_oracle(distribution, np.broadcast_to(value, batch), points)
+    return {
+        key: np.asarray(part).reshape(*part.shape[: part.ndim - len(batch)], -1)
+        for key, part in found.items()
+    }
 
 
 def random_datasets(neighbors, definition, rng):
