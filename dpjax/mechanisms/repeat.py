@@ -344,14 +344,16 @@ def bounded_loss(
     public = {"epsilon": epsilon, "delta": delta, "sensitivity": sensitivity}
     shapes = {name: np.shape(value) for name, value in public.items()}
     fits(like.shape, False, target=np.shape(target), **shapes)
-    noise = bounded_noise_laplace(jnp.zeros(like.shape, dtype), **public)
+    others = like.ndim - max(map(len, shapes.values()))  # axes along which all noise is alike
+    noise = bounded_noise_laplace(jnp.zeros(like.shape[others:], dtype), **public)
     least, tau = checks.finite("target", target, dtype), noise.edges[..., 2]
 
     def attempt(key: jax.Array) -> tuple[Outcome, jax.Array]:
         key_outcome, key_noise = jax.random.split(key)
         outcome = draw(key_outcome)
         # Summed in this order, a loss within the target is accepted in spite of rounding
-        return outcome, noise.sample(key_noise) <= (least - loss(outcome)) + tau
+        drawn = noise.sample(key_noise, like.shape[:others])
+        return outcome, drawn <= (least - loss(outcome)) + tau
 
     end = (fallback, jnp.zeros((), jnp.bool_))
     answer, _ = never_fail(
@@ -360,7 +362,7 @@ def bounded_loss(
     none = jax.tree.map(
         lambda leaf: leaf * jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, answer
     )
-    return _where(jnp.isnan(least + tau), none, answer)
+    return _where(jnp.broadcast_to(jnp.isnan(least + tau), like.shape), none, answer)
 
 
 def bounded_loss_distribution(

@@ -97,7 +97,7 @@ def test_draws_follow_the_distribution():
     """Outcomes with losses 0, 1, 2, 3, NaN, ..., each of two rows 8,000 times; they are drawn as
     the noise is, which would show if both had one key.
     """
-    drawn = bounded_noise_laplace(np.zeros((8_000, 2), np.float32), sensitivity=1.0, **NOISE)
+    drawn = bounded_noise_laplace(np.zeros((), np.float32), sensitivity=1.0, **NOISE)
     losses = jnp.asarray(np.where(np.arange(8) == 4, np.nan, np.arange(8)), np.float32)
     walls = np.linspace(-1.2, 1.2, 7, dtype=np.float32)
     masses = np.diff(cdf_of_noise(np.array([-np.inf, *walls, np.inf])))
@@ -108,7 +108,7 @@ def test_draws_follow_the_distribution():
     def sampled(key):
         return bounded_loss(
             key,
-            lambda key: jnp.searchsorted(walls, drawn.sample(key)),
+            lambda key: jnp.searchsorted(walls, drawn.sample(key, (8_000, 2))),
             loss=lambda index: losses[index],
             attempts=3,
             **given,
