@@ -32,8 +32,8 @@ def with_guarantee(
     Mechanisms have different public arguments, so a TypeError of a wrong call shows them.
 
     Args:
-        guarantee: a function that returns the cost of one draw. Its qualified name is set to that
-            of the attribute, so that it can be pickled.
+        guarantee: a function that returns the cost of one draw. The attribute has its own module
+            and qualified name, so that it can be pickled.
 
     Returns:
         A decorator that returns the function it is applied to.
@@ -57,12 +57,12 @@ def with_guarantee(
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            names = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-            call = f"{cost.__qualname__}{inspect.Signature(names)}"
-            raise TypeError(f"{error}: call {call}") from None
+            bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            raise TypeError(f"{error}: call {cost.__qualname__}{inspect.Signature(bare)}") from None
         return guarantee(*args, **kwargs)
 
     def attach(mechanism: Any) -> Any:
+        cost.__module__ = mechanism.__module__
         cost.__qualname__ = f"{mechanism.__qualname__}.guarantee"
         mechanism.guarantee = cost
         return mechanism

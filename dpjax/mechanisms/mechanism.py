@@ -169,6 +169,5 @@ def _promise(function: Any, signature: inspect.Signature, ranges: int) -> Any:
     budgets = [public for public in others if public.name in ("epsilon", "delta", "zcdp")]
     terms: Any = guarantee
     terms.__signature__ = inspect.Signature([first.replace(annotation=first.empty), *budgets])
-    terms.__module__ = function.__module__
     terms.__doc__ = f"Return the guarantee of one draw of :func:`{function.__name__}`."
     return terms

@@ -52,7 +52,8 @@ is (2 + eta) epsilon. Using min(K, m) instead costs up to m epsilon.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import exp, expm1, inf, log1p
 from typing import Any, TypeVar
@@ -63,42 +64,20 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.failures import (
-    Bound,
-    Fallback,
-    condition_on_success,
-    number_of_attempts,
-    retry_until_success,
-)
+from dpjax.accounting.failures import Fallback, number_of_attempts, retry_until_success
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import with_guarantee
-from dpjax.distributions import Finite, PiecewiseExponential
+from dpjax.checks.numbers import Interval
+from dpjax.distributions import Finite
 from dpjax.mechanisms.mechanism import HALF
 from dpjax.mechanisms.noise import bounded_noise_laplace
-from dpjax.numerics.arrays import broadcast_rows, concatenate, fits
+from dpjax.numerics.arrays import concatenate, fits
 from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")
-_CELLS = 2**17  # cells of log(q / (1 - q)) between -_END and _END
-_END = 32.0
 
 
-def _guarantee_of_retries(
-    attempt: Guarantee, *, failure: float, attempts: int, fallback: Fallback, bound: Bound = "sharp"
-) -> Guarantee:
-    """Return the guarantee of one draw of :func:`never_fail`.
-
-    ``failure`` bounds the probability that an attempt fails, on every dataset. See
-    :func:`dpjax.accounting.failures.retry_until_success` for it, ``fallback`` and ``bound``.
-
-    >>> attempt = Guarantee(1.0, 1.0, "swap")
-    >>> print(never_fail.guarantee(attempt, failure=0.5, attempts=40, fallback="public"))
-    1-DP except with probability 9.1e-13 under swap neighbors
-    """
-    return retry_until_success(attempt, failure, attempts=attempts, fallback=fallback, bound=bound)
-
-
-@with_guarantee(_guarantee_of_retries)
+@with_guarantee(retry_until_success)
 def never_fail(
     key: jax.Array,
     draw: Callable[[jax.Array], Outcome],
@@ -130,12 +109,12 @@ def never_fail(
             outcome.
 
     Privacy:
-        That of :func:`dpjax.accounting.failures.retry_until_success` for the guarantee of one
-        attempt and its failure probability on the worst dataset. ``succeeded`` must be a fixed
-        function of the outcome: a threshold that depends on the data breaks the guarantee
-        (:func:`dpjax.mechanisms.bounded_loss` tests a loss privately). The fallback is public, or
-        depends on the data, for which the guarantee needs ``fallback="private"``. Float draws are
-        simulations.
+        ``never_fail.guarantee`` is :func:`dpjax.accounting.failures.retry_until_success` of the
+        guarantee of one attempt and its failure probability on the worst dataset. ``succeeded``
+        must be a fixed function of the outcome: a threshold that depends on the data breaks the
+        guarantee (:func:`dpjax.mechanisms.bounded_loss` tests a loss privately). The fallback is
+        public, or depends on the data, for which the guarantee needs ``fallback="private"``. Float
+        draws are simulations.
 
     References:
         Steinke, "Differentially private algorithms that never fail", differentialprivacy.org
@@ -159,35 +138,44 @@ def never_fail(
         raise ValueError(
             f"fallback must have the pytree structure of the outcome, {expected}, got {found}."
         )
-    begins_with("succeeded", success.shape, outcome)
-
-    def attempt(
-        state: tuple[Outcome, jax.Array], key: jax.Array
-    ) -> tuple[tuple[Outcome, jax.Array], None]:
-        held, done = state
-        found = draw(key)
-        success = succeeded(found)
-        return (where(success & ~done, found, held), done | success), None
-
     start = jax.tree.map(
         lambda value, leaf: jnp.broadcast_to(jnp.asarray(value, leaf.dtype), leaf.shape),
         fallback,
         outcome,
     )
-    return jax.lax.scan(attempt, (start, jnp.zeros(success.shape, jnp.bool_)), keys)[0][0]
+    held = start, jnp.zeros(success.shape, jnp.bool_)
+    return _highest(draw, lambda outcome, _: succeeded(outcome), held, keys)
 
 
-def begins_with(reader: str, shape: tuple[int, ...], outcome: Any) -> None:
-    """Raise if the arrays of an outcome do not have ``shape`` as their leading axes."""
-    shapes = [leaf.shape for leaf in jax.tree.leaves(outcome)]
+def _highest(
+    draw: Callable[[jax.Array], Outcome],
+    score: Callable[[Outcome, jax.Array], jax.Array],
+    start: tuple[Outcome, jax.Array],
+    keys: jax.Array,
+) -> Outcome:
+    """Return the outcome with the highest score of a start and of attempts, the first of equals.
+
+    The score is a function of the outcome and of the number of the attempt, from 0. Any is higher
+    than NaN, which only the start may have.
+    """
+    shape, shapes = start[1].shape, [leaf.shape for leaf in jax.tree.leaves(start[0])]
     if any(leaf_shape[: len(shape)] != shape for leaf_shape in shapes):
         raise ValueError(
-            f"every array of the outcome must begin with the axes of {reader}, {shape}, got shapes "
-            f"{shapes}."
+            "every array of the outcome must begin with the axes of its score, or of whether it "
+            f"succeeded, {shape}, got shapes {shapes}."
         )
 
+    def attempt(
+        held: tuple[Outcome, jax.Array], turn: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[Outcome, jax.Array], None]:
+        outcome = draw(turn[1])
+        value = score(outcome, turn[0])
+        return _where(~(held[1] >= value), (outcome, value), held), None
 
-def where(condition: jax.Array, new: Outcome, old: Outcome) -> Outcome:
+    return jax.lax.scan(attempt, start, (jnp.arange(len(keys)), keys))[0][0]
+
+
+def _where(condition: jax.Array, new: Outcome, old: Outcome) -> Outcome:
     """Select ``new`` where the condition holds, else ``old``, in pytrees with its leading axes."""
 
     def choose(new: jax.Array, old: jax.Array) -> jax.Array:
@@ -225,22 +213,16 @@ def never_fail_distribution(
     """
     accepted = _of_candidates("never_fail_distribution", "acceptance", acceptance, distribution)
     last = checks.float_array("fallback", fallback).astype(distribution.dtype)
-    batch = jnp.broadcast_shapes(distribution.batch_shape, accepted.shape[:-1], last.shape)
-    values = concatenate(distribution.values, jnp.broadcast_to(last, batch)[..., None])
-    return Finite(
-        values,
-        _cost_of_retries(distribution, accepted, batch, number_of_attempts(attempts)),
-        jnp.ones((), distribution.dtype),
-    )
+    cost = _cost_of_retries(distribution, accepted, number_of_attempts(attempts))
+    values = concatenate(distribution.values, last[..., None])
+    return Finite(values, cost, jnp.ones((), distribution.dtype))
 
 
-@partial(jax.jit, static_argnames=("batch", "attempts"))
-def _cost_of_retries(
-    one: Finite, acceptance: jax.Array, batch: tuple[int, ...], attempts: int
-) -> jax.Array:
+@partial(jax.jit, static_argnames="attempts")
+def _cost_of_retries(one: Finite, acceptance: jax.Array, attempts: int) -> jax.Array:
     """Return minus the log-probability of every candidate, and of the fallback."""
     accepted = jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0))
-    log_chance = broadcast_rows(one.log_probabilities(), batch)
+    log_chance = one.log_probabilities()
     success, failure = (
         jnp.sum(jnp.exp(log_chance) * part, axis=-1, keepdims=True)
         for part in (accepted, 1 - accepted)
@@ -265,16 +247,15 @@ def _guarantee_of_losses(
     epsilon: float,
     delta: float,
     failure: float,
-    attempts: int | None,
+    attempts: int,
     fallback: Fallback,
-    bound: Bound = "sharp",
 ) -> Guarantee:
     """Return the guarantee of one draw of :func:`bounded_loss`.
 
     The attempt and the estimate of its loss compose to (attempt.epsilon + epsilon, attempt.delta +
-    delta)-DP, to which :func:`dpjax.accounting.failures.retry_until_success` is applied. With
-    ``bound="published"``, the same epsilon and delta for both and no limit on the attempts, this is
-    Theorem 2: 4 epsilon - log(1 - 2 delta/(1-failure)) and 2 delta/(1-failure).
+    delta)-DP, to which :func:`dpjax.accounting.failures.retry_until_success` is applied. The loop
+    of the blog post, Theorem 2, only ends with a success: it is
+    :func:`dpjax.accounting.failures.condition_on_success` of the same composition.
 
     Args:
         attempt: the guarantee of one attempt, without the estimate of its loss.
@@ -282,26 +263,22 @@ def _guarantee_of_losses(
         delta: the delta of the estimate of the loss.
         failure: in [0, 1), a bound on the probability that the loss of an attempt exceeds the
             target, on every dataset.
-        attempts: as in :func:`bounded_loss`, or None for the loop of the blog post, which only ends
-            with a success.
+        attempts: as in :func:`bounded_loss`.
         fallback: ``"public"`` or ``"private"``, whether the fallback depends on the data.
-        bound: ``"sharp"`` or ``"published"``; see
-            :func:`dpjax.accounting.failures.condition_on_success`.
 
     >>> one = Guarantee(1.0, 1.0, "swap")
     >>> options = {"failure": 0.1, "attempts": 6, "fallback": "public"}
     >>> print(bounded_loss.guarantee(one, epsilon=1.0, delta=1e-6, **options))
     2.09174-DP except with probability 2.2e-06 under swap neighbors
     """
-    estimate_epsilon, estimate_delta = (
-        checks.concrete_epsilon(epsilon),
-        checks.concrete_delta(delta),
+    both = Guarantee(
+        attempt.epsilon + checks.concrete_epsilon(epsilon),
+        inf,
+        attempt.neighbors,
+        attempt.delta + checks.concrete_delta(delta),
+        unit=attempt.unit,
     )
-    epsilon, delta = attempt.epsilon + estimate_epsilon, attempt.delta + estimate_delta
-    both = Guarantee(epsilon, inf, attempt.neighbors, delta, unit=attempt.unit)
-    if attempts is None:
-        return condition_on_success(both, failure, bound=bound)
-    return retry_until_success(both, failure, attempts=attempts, fallback=fallback, bound=bound)
+    return retry_until_success(both, failure, attempts=attempts, fallback=fallback)
 
 
 @with_guarantee(_guarantee_of_losses)
@@ -363,33 +340,29 @@ def bounded_loss(
     True
     """
     like = jax.eval_shape(lambda key: loss(draw(key)), check_key(key))
-    dtype = like.dtype if jnp.issubdtype(like.dtype, jnp.floating) else jnp.result_type(float)
-    public = _public(target, epsilon, delta, sensitivity, dtype)
-    for name, parameter in zip(("target", "epsilon", "delta", "sensitivity"), public, strict=True):
-        fits(like.shape, False, **{name: parameter.shape})
-    # The axes along which the noise varies.
-    noise_shape = like.shape[like.ndim - max(parameter.ndim for parameter in public[1:]) :]
-    noise, others = _noise(public, noise_shape), like.shape[: like.ndim - len(noise_shape)]
+    dtype = jnp.result_type(like.dtype, float)
+    public = {"epsilon": epsilon, "delta": delta, "sensitivity": sensitivity}
+    shapes = {name: np.shape(value) for name, value in public.items()}
+    fits(like.shape, False, target=np.shape(target), **shapes)
+    others = like.ndim - max(map(len, shapes.values()))  # axes along which all noise is alike
+    noise = bounded_noise_laplace(jnp.zeros(like.shape[others:], dtype), **public)
+    least, tau = checks.finite("target", target, dtype), noise.edges[..., 2]
 
     def attempt(key: jax.Array) -> tuple[Outcome, jax.Array]:
         key_outcome, key_noise = jax.random.split(key)
         outcome = draw(key_outcome)
-        return outcome, noise.sample(key_noise, others) <= _room(
-            public, loss(outcome).astype(dtype)
-        )
+        # Summed in this order, a loss within the target is accepted in spite of rounding
+        drawn = noise.sample(key_noise, like.shape[:others])
+        return outcome, drawn <= (least - loss(outcome)) + tau
 
     end = (fallback, jnp.zeros((), jnp.bool_))
-    answer = never_fail(
+    answer, _ = never_fail(
         key, attempt, succeeded=lambda pair: pair[1], fallback=end, attempts=attempts
-    )[0]
-    broken = jnp.broadcast_to(jnp.isnan(sum(public)), like.shape)
-    invalid = jax.tree.map(
-        lambda leaf: (
-            jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-        ),
-        answer,
     )
-    return where(broken, invalid, answer)
+    none = jax.tree.map(
+        lambda leaf: leaf * jnp.nan if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, answer
+    )
+    return _where(jnp.broadcast_to(jnp.isnan(least + tau), like.shape), none, answer)
 
 
 def bounded_loss_distribution(
@@ -419,40 +392,17 @@ def bounded_loss_distribution(
     (0.4997, 0.0)
     """
     loss = _of_candidates("bounded_loss_distribution", "losses", losses, distribution)
-    public = [
-        parameter[..., None]
-        for parameter in _public(target, epsilon, delta, sensitivity, distribution.dtype)
-    ]
-    accepted = _noise(public).cdf(_room(public, loss))
-    found = never_fail_distribution(distribution, accepted, fallback=fallback, attempts=attempts)
-    return Finite(found.values, jnp.where(jnp.isnan(sum(public)), jnp.nan, found.cost), found.rate)
-
-
-def _public(
-    target: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, sensitivity: ArrayLike, dtype: Any
-) -> list[jax.Array]:
-    """Return the public parameters of the test; NaN where they are invalid."""
-    return [
-        checks.finite("target", target, dtype),
-        checks.positive("epsilon", epsilon, dtype),
-        HALF.array("delta", delta, dtype),
-        checks.positive("sensitivity", sensitivity, dtype),
-    ]
-
-
-def _noise(public: Sequence[jax.Array], shape: tuple[int, ...] = ()) -> PiecewiseExponential:
-    _, epsilon, delta, sensitivity = public
-    return bounded_noise_laplace(
-        jnp.zeros(shape, epsilon.dtype), epsilon, sensitivity=sensitivity, delta=delta
+    dtype = distribution.dtype
+    noise = bounded_noise_laplace(
+        jnp.zeros((), dtype), epsilon, sensitivity=sensitivity, delta=delta
     )
-
-
-def _room(public: Sequence[jax.Array], loss: jax.Array) -> jax.Array:
-    """Return the upper bound on the noise, which always holds where the loss is within the target.
-
-    The order of the sums ensures this in spite of rounding.
-    """
-    return (public[0] - loss) + _noise(public).edges[..., 2]
+    # With an axis of candidates, which is the first one for the noise
+    least, tau = checks.finite("target", target, dtype)[..., None], noise.edges[..., 2:]
+    accepted = noise.cdf(jnp.moveaxis((least - loss) + tau, -1, 0))
+    found = never_fail_distribution(
+        distribution, jnp.moveaxis(accepted, 0, -1), fallback=fallback, attempts=attempts
+    )
+    return replace(found, cost=jnp.where(jnp.isnan(least + tau), jnp.nan, found.cost))
 
 
 def loss_margin(*, epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
@@ -484,10 +434,9 @@ def negative_binomial(most: int, *, eta: float = 0.0, gamma: float = 0.0) -> np.
     """
     size = checks.static_integer("most", most, 1)
     thinning = checks.concrete_fraction("gamma", gamma)
-    if not -1 < eta < inf:
-        raise ValueError(f"eta must be finite and above -1, got {eta}.")
+    shift = Interval("finite and above -1", -1, inf).single("eta", eta)
     k = np.arange(1, size)
-    return _from_ratios((1 - thinning) * (k + eta) / (k + 1))
+    return _from_ratios((1 - thinning) * (k + shift) / (k + 1))
 
 
 def poisson(most: int, *, mean: float) -> np.ndarray:
@@ -501,9 +450,7 @@ def poisson(most: int, *, mean: float) -> np.ndarray:
     [0.333, 0.333, 0.222, 0.111]
     """
     size = checks.static_integer("most", most, 1)
-    if not 0 < mean < inf:
-        raise ValueError(f"mean must be finite and positive, got {mean}.")
-    return _from_ratios(mean / np.arange(2.0, size + 1))
+    return _from_ratios(checks.concrete_positive("mean", mean) / np.arange(2.0, size + 1))
 
 
 def _from_ratios(ratios: np.ndarray) -> np.ndarray:
@@ -544,45 +491,48 @@ def _guarantee_of_best(attempt: Guarantee, *, attempts: ArrayLike) -> Guarantee:
         raise ValueError(
             f"attempt must be a pure, zCDP or Renyi guarantee without delta, got {attempt}."
         )
-    number = _probabilities_of(attempts)
+    number = np.polynomial.Polynomial(np.append(0, _probabilities_of(attempts)))  # f
     pure = attempt.epsilon
     spread = min(attempt.bounded_range, 2 * pure)
     orders = 1 + np.geomspace(1e-3, 1e4, 128)
     each = attempt.rdp(orders)
     # Cells of q' by its log-odds, the outermost ones unbounded: f'(q') at the left end of the cell,
-    # and f'(q) at the node above the largest q.
-    odds = np.linspace(-_END, _END, _CELLS + 1)
-    slope, bend = _slopes(number, odds)
-    highest = np.append(_largest_odds(odds, pure, spread, orders, each), inf)
-    index = np.ceil(np.minimum((highest + _END) * (_CELLS / (2 * _END)) + 1e-6, _CELLS + 1)).astype(
-        np.int64
-    )
-    above, below = np.log(slope[1:])[index], np.log(slope[:-1])
-    grown = above - below
+    # and f'(q) at the node above the largest q. Nodes are symmetric: 1 - q is q in reverse.
+    odds = np.linspace(-32, 32, 2**17 + 1)
+    q = np.concatenate([[0], 1 / (1 + np.exp(-odds)), [1]])
+    slope, bend = number.deriv()(q), number.deriv(2)(q)
+    highest = _largest_odds(odds, spread, np.append(orders, inf), np.append(each, pure))
+    above = np.log(slope[1:])[np.searchsorted(odds, np.append(highest, inf) + 1e-9)]
+    grown = above - np.log(slope[:-1])
     epsilon = inf
     if pure < inf:
         # By the steepest part of log f', for all t from R - epsilon to epsilon, or by the largest
         # ratio.
         least = (exp(-pure) - exp(-spread)) / -expm1(-spread) if spread else 0.0
-        steepest = float(
-            np.max(
-                (np.append(1.0, _share(-odds)) * bend[1:] / slope[:-1])[
-                    np.append(_share(odds), 1.0) >= least
-                ]
-            )
-        )
+        steepest = np.max((q[:0:-1] * bend[1:] / slope[:-1])[q[1:] >= least])
         ends = pure + (spread - pure) * steepest, spread - pure + pure * steepest
-        epsilon = min(max(ends), pure + float(grown.max())) * (1 + 1e-9)
+        epsilon = float(min(max(ends), pure + np.max(grown))) * (1 + 1e-9)
     extra = np.array([np.max(above / (order - 1) + grown) for order in orders])
     bound = np.minimum((each + extra) * (1 + 1e-9), epsilon)
     # Renyi divergences are nondecreasing in the order.
     bound = np.minimum.accumulate(bound[::-1])[::-1]
-    points = tuple(
-        (order, value)
-        for order, value in zip(orders.tolist(), bound.tolist(), strict=True)
-        if value < inf
-    )
+    points = tuple(zip(orders[bound < inf].tolist(), bound[bound < inf].tolist(), strict=True))
     return Guarantee(epsilon, 2 * epsilon, attempt.neighbors, renyi=points, unit=attempt.unit)
+
+
+def _largest_odds(
+    odds: np.ndarray, spread: float, orders: np.ndarray, divergences: np.ndarray
+) -> np.ndarray:
+    """Return the largest log-odds of q for those of q' that the guarantee of an attempt allows."""
+    log_q, log_s = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
+    # Upper bounds on log q, lower bounds on log(1 - q).
+    most, least = np.zeros_like(odds), np.full_like(odds, -inf)
+    for order, divergence in zip(orders, divergences, strict=True):
+        most = np.minimum(most, (1 - 1 / order) * (log_q + divergence))
+        least = np.maximum(least, log_s / (1 - 1 / order) - divergence)
+    with np.errstate(divide="ignore"):
+        by_q, by_s = most - np.log(-np.expm1(most)), np.log(-np.expm1(least)) - least
+    return np.min([by_q, by_s, odds + spread], axis=0)
 
 
 @with_guarantee(_guarantee_of_best)
@@ -634,30 +584,18 @@ def best_of(
     keys = jax.random.split(key_draws, len(number))
     like = jax.eval_shape(draw, keys[0])
     goodness = jax.eval_shape(score, like)
-    begins_with("score", goodness.shape, like)
     last = Finite(
         jnp.zeros(len(number)), -jnp.log(jnp.asarray(number, jnp.result_type(float))), jnp.ones(())
     )
     counted = last.sample_index(key_number, goodness.shape)  # K - 1
+    dtype = jnp.result_type(goodness.dtype, float)
 
-    def attempt(
-        state: tuple[Outcome, jax.Array], at: tuple[jax.Array, jax.Array]
-    ) -> tuple[tuple[Outcome, jax.Array], None]:
-        held, best = state
-        found = draw(at[1])
-        value = jnp.asarray(score(found), best.dtype)
-        value = jnp.where(jnp.isnan(value), -jnp.inf, value)
-        better = (at[0] == 0) | ((at[0] <= counted) & (value > best))
-        return where(better, (found, value), (held, best)), None
+    def counted_score(outcome: Outcome, number: jax.Array) -> jax.Array:
+        value = jnp.asarray(score(outcome), dtype)
+        return jnp.where((number <= counted) & ~jnp.isnan(value), value, -jnp.inf)
 
-    dtype = (
-        goodness.dtype if jnp.issubdtype(goodness.dtype, jnp.floating) else jnp.result_type(float)
-    )
-    start = (
-        jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like),
-        jnp.zeros(goodness.shape, dtype),
-    )
-    return jax.lax.scan(attempt, start, (jnp.arange(len(number), dtype=jnp.int32), keys))[0][0]
+    start = jax.tree.map(jnp.zeros_like, like), jnp.full_like(goodness, jnp.nan, dtype)
+    return _highest(draw, counted_score, start, keys)
 
 
 def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: ArrayLike) -> Finite:
@@ -684,17 +622,13 @@ def best_of_distribution(distribution: Finite, scores: ArrayLike, *, attempts: A
     """
     score = _of_candidates("best_of_distribution", "scores", scores, distribution)
     number = jnp.asarray(_probabilities_of(attempts), distribution.dtype)
-    return Finite(
-        distribution.values,
-        _cost_of_best(distribution, score, number),
-        jnp.ones((), distribution.dtype),
-    )
+    cost = _cost_of_best(distribution, score, number)
+    return Finite(distribution.values, cost, jnp.ones((), distribution.dtype))
 
 
 @jax.jit
 def _cost_of_best(one: Finite, scores: jax.Array, number: jax.Array) -> jax.Array:
-    batch = jnp.broadcast_shapes(one.batch_shape, scores.shape[:-1])
-    log_mass = broadcast_rows(one.log_probabilities(), batch)
+    log_mass = one.log_probabilities()
     upto, before = jnp.vectorize(_distribution_function, signature="(k),(k)->(k),(k)")(
         jnp.where(jnp.isnan(scores), -jnp.inf, scores), jnp.exp(log_mass)
     )
@@ -733,38 +667,6 @@ def _probabilities_of(attempts: ArrayLike) -> np.ndarray:
             f"got {attempts}."
         )
     return number / number.sum()
-
-
-def _share(odds: np.ndarray) -> np.ndarray:
-    """Return q from its log-odds log(q / (1 - q))."""
-    return 1 / (1 + np.exp(-odds))
-
-
-def _slopes(number: np.ndarray, odds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the derivatives f' and f'' at 0, at these log-odds, and at 1."""
-    q, k = np.concatenate([[0.0], _share(odds), [1.0]]), np.arange(1, len(number) + 1)
-    slope, bend, power = np.full_like(q, number[0]), np.zeros_like(q), np.ones_like(q)
-    for once, twice in zip((k * number)[1:], (k * (k - 1) * number)[1:], strict=True):
-        bend += twice * power
-        power *= q
-        slope += once * power
-    return slope, bend
-
-
-def _largest_odds(
-    odds: np.ndarray, pure: float, spread: float, orders: np.ndarray, divergences: np.ndarray
-) -> np.ndarray:
-    """Return the largest log-odds of q for those of q' that the guarantee of an attempt allows."""
-    log_q, log_s = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
-    # Upper bounds on log q, lower bounds on log(1 - q).
-    most, least = log_q + pure, log_s - pure
-    for order, divergence in zip(orders, divergences, strict=True):
-        most = np.minimum(most, (1 - 1 / order) * (log_q + divergence))
-        least = np.maximum(least, order / (order - 1) * log_s - divergence)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_q = np.where(most < 0, most - np.log(-np.expm1(most)), inf)
-        by_s = np.where(least < 0, np.log(-np.expm1(least)) - least, -inf)
-    return np.minimum(np.minimum(by_q, by_s), odds + spread)
 
 
 def _of_candidates(caller: str, name: str, value: ArrayLike, distribution: Finite) -> jax.Array:

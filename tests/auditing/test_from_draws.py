@@ -9,47 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import laplace, median, permute_and_flip, piecewise_laplace
+from dpjax import laplace
 from dpjax.auditing import log_ratio, lower_bound
 from dpjax.numerics import solve as limits
-from dpjax.statistics import candidate_counts
 from tests.support.statistics import FALSE_POSITIVE_RATE
 
 EPSILON = 1.0
 CENTERS = jnp.array([0.0, 1.0])
 
 
-def plm(x, neighbors="swap"):
-    return piecewise_laplace(median(x, lower=0, upper=20, neighbors=neighbors), EPSILON)
-
-
 def noise(center, rate=EPSILON):
     return laplace(center, rate, sensitivity=1.0)
-
-
-def vote(votes):
-    counts = candidate_counts(votes, candidates=jnp.arange(2.0), neighbors="swap")
-    return permute_and_flip(counts, EPSILON)
-
-
-# Functions of datasets, two neighbors, and how much of epsilon their draws show; piecewise Laplace
-# loses 0.897 there, wherever the draw is.
-HONEST = {
-    "laplace": (noise, CENTERS, 0.95),
-    "piecewise_laplace": (plm, [[0.0, 2, 2, 2], [2.0, 2, 2, 20]], 0.7),
-    "permute_and_flip": (vote, [[0.0, 0, 0], [0.0, 0, 1]], 0.9),
-}
-BROKEN = {
-    "laplace at too high a rate": (lambda center: noise(center, 1.4), CENTERS, 1.1),
-    "add/remove values under swap": (
-        lambda x: plm(x, "add_remove"),
-        [[0.0, 1, 1, 1], [1.0, 1, 1, 20]],
-        1.1,
-    ),
-}
-SURE = 1 - FALSE_POSITIVE_RATE
-CONFIDENCE = 0.95
-QUICK = ("laplace", "laplace at too high a rate")
 
 
 def draws_of(distribution):
@@ -57,22 +27,15 @@ def draws_of(distribution):
     return np.asarray(distribution.sample(jax.random.key(7), (50_000,))).T
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
-        for name in (*HONEST, *BROKEN)
-    ],
-)
-def test_honest_mechanisms_stay_below_the_claim_and_broken_ones_are_caught(name):
-    of, data, least = (HONEST | BROKEN)[name]
-    p, q = draws_of(of(jnp.array(data)))
-    found = float(lower_bound(p, q, confidence=SURE).epsilon)
-    if name in BROKEN:
-        assert found > least * EPSILON
-    else:
-        assert found <= EPSILON
-        assert float(lower_bound(p, q, confidence=CONFIDENCE).epsilon) >= least * EPSILON
+SURE = 1 - FALSE_POSITIVE_RATE
+CONFIDENCE = 0.95
+
+
+def test_laplace_noise_stays_below_the_claim_and_too_high_a_rate_is_caught():
+    honest, broken = (draws_of(noise(CENTERS, rate)) for rate in (EPSILON, 1.4 * EPSILON))
+    assert lower_bound(*honest, confidence=SURE).epsilon <= EPSILON
+    assert lower_bound(*honest, confidence=CONFIDENCE).epsilon >= 0.95 * EPSILON
+    assert lower_bound(*broken, confidence=SURE).epsilon > 1.1 * EPSILON
 
 
 def test_the_exact_log_ratio_is_as_sharp_and_its_last_bits_are_a_leak_of_floating_point():
@@ -131,9 +94,7 @@ def test_control_choosing_and_testing_on_the_same_draws_is_optimistic():
 
 
 def test_every_kind_of_event_is_found():
-    """An interval inside or at either end, more likely under P or under Q, and nothing: together as
-    they are one by one.
-    """
+    """An interval inside or at either end, more likely under P or under Q, and nothing."""
     rng, n = np.random.default_rng(2), 4000
     flat, there = rng.random((2, n, 5))
     inner = np.stack(
@@ -151,11 +112,6 @@ def test_every_kind_of_event_is_found():
     np.testing.assert_array_equal(found.forward.ravel()[:4], [True, True, True, False])
     np.testing.assert_allclose(found.low.ravel()[[0, 3]], 0.4, atol=0.06)
     np.testing.assert_allclose(found.high.ravel()[[0, 3]], 0.5, atol=0.06)
-    alone = [float(lower_bound(p[:, i], q[:, i]).epsilon) for i in range(6)]
-    np.testing.assert_array_equal(alone, epsilon)
-    tested = p[n // 2 :, 0]
-    in_event = (tested > found.low[0, 0]) & (tested <= found.high[0, 0])
-    assert found.count_p[0, 0] == in_event.sum()
 
 
 def test_the_bound_is_the_formula_of_its_own_counts():

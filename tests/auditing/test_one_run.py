@@ -77,16 +77,12 @@ def test_p_values_and_bounds_are_monotone_and_agree():
     at = p_value(np.arange(59, 101), 100, epsilon=bounds[59:])
     assert (at <= 1 - 0.95).all()
     np.testing.assert_allclose(at, 0.05, rtol=1e-9)
-    sure = [float(epsilon_lower_bound(70, 100, confidence=c)) for c in (0.99, 0.95, 0.9)]
-    assert sure == sorted(sure)
-    with_delta = [
-        float(epsilon_lower_bound(70, 100, canaries=1000, delta=delta))
-        for delta in (0.0, 1e-7, 1e-5, 1e-3)
-    ]
-    assert with_delta[0] == bounds[70]
-    assert with_delta == sorted(with_delta, reverse=True)
-    assert with_delta[2] > 0.3
-    assert with_delta[3] == 0  # 2 m delta is 2: nothing can be shown
+    changed = [{"confidence": 0.99}, {"canaries": 1000, "delta": 1e-5}]
+    less, with_delta = (float(epsilon_lower_bound(70, 100, **options)) for options in changed)
+    assert 0 < less < bounds[70]
+    assert 0.3 < with_delta < bounds[70]
+    # 2 m delta is 2: nothing can be shown
+    assert epsilon_lower_bound(70, 100, canaries=1000, delta=1e-3) == 0
 
 
 def exceedance(guesses, epsilon, bounds, extra=0.0):

@@ -58,22 +58,6 @@ def test_control_add_remove_values_used_under_swap(x64):
     assert 1.995 * EPSILON < free <= 2 * EPSILON
 
 
-@pytest.mark.slow
-def test_additions_and_removals_of_the_right_distribution_stay_within_epsilon(x64):
-    worst = [
-        worst_neighbor(
-            np.append(data, np.nan),
-            add_remove_distribution,
-            neighbors="add_remove",
-            **RANGE,
-        )
-        for data in oracle.all_datasets([3], GRID)
-    ]
-    assert 0.98 * EPSILON < max(float(w.score) for w in worst) <= EPSILON * (1 + 1e-12)
-    # Removals and additions
-    assert {bool(np.isnan(w.value)) for w in worst} == {True, False}
-
-
 @pytest.mark.parametrize(("others", "removed"), [((6.0, 1.0), False), ((0.0, 0.0), True)])
 def test_the_neighbor_is_the_change_and_has_the_loss(others, removed, x64):
     x = np.array([np.nan, *others, 30.0])
@@ -99,22 +83,15 @@ def test_a_function_that_ignores_the_mask_is_refused():
 
 
 @pytest.mark.slow
-def test_tails_and_candidates(x64):
-    """The sum of up to 20 moves by 20, and attains epsilon; one count moves by 1, and attains the
-    range epsilon / 2.
-    """
-
-    def mean_distribution(x, mask):
-        return laplace(jnp.where(mask, x, 0.0).sum(axis=-1) / 20, EPSILON, sensitivity=1.0)
+def test_candidates(x64):
+    """One count moves by 1, and attains the range epsilon / 2."""
 
     def scores_distribution(x, mask):
         counts = (mask[..., None] & (x[..., None] == np.array(GRID))).sum(axis=-2)
         return exponential(counts.astype(x.dtype), EPSILON, sensitivity=1.0)
 
-    how = {"neighbors": "add_remove", **RANGE}
-    found = worst_neighbor(np.array([3.0, 7.0]), mean_distribution, **how)
-    assert (float(found.score), float(found.value)) == (pytest.approx(EPSILON, rel=1e-14), 20.0)
-    found = worst_neighbor(np.array([1.0, 5.0, 5.0]), scores_distribution, values=GRID, **how)
+    how = {"neighbors": "add_remove", "values": GRID, **RANGE}
+    found = worst_neighbor(np.array([1.0, 5.0, 5.0]), scores_distribution, **how)
     assert float(found.loss.bounded_range) == pytest.approx(EPSILON / 2, rel=1e-14)
 
 
@@ -166,26 +143,6 @@ def test_a_black_box_in_numpy():
     assert found.score == pytest.approx(np.log(5), rel=1e-12)
     usual = worst_neighbor(np.array([20.0, 3.0, 3.0]), leaky_votes, neighbors="swap", **RANGE)
     assert usual.score < 0.5  # the control
-
-
-MULTIPLES = np.arange(0.0, 10.25, 0.5)
-
-
-def rounded(x, mask=None):
-    profile = median(x, lower=0, upper=10, neighbors="swap", mask=mask, resolution=0.5)
-    return piecewise_laplace(profile, 1.0)
-
-
-@pytest.mark.slow
-def test_distributions_on_multiples_are_searched(x64):
-    """The loss of the worst neighbor is the largest log-ratio over all multiples."""
-    x = np.array([1.0, 4.5, 6.0, 6.0])
-    found = worst_neighbor(
-        x, rounded, lower=0.0, upper=10.0, neighbors="swap", values=MULTIPLES, refine=0
-    )
-    pair = (rounded(rows).log_prob(MULTIPLES) for rows in (x, found.x))
-    ratios = np.subtract(*map(np.asarray, pair))
-    assert 0.5 < float(found.score) == pytest.approx(np.abs(ratios).max(), rel=1e-12)
 
 
 def densities(rows, masks):

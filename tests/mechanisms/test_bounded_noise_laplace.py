@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import bounded_noise_laplace
+from dpjax.mechanisms import loss_margin
 from tests.support.golden import golden
 from tests.support.hockey_stick import hockey_stick
 
@@ -39,6 +40,9 @@ def test_the_golden_half_widths(x64):
     edges = bounded_noise_laplace(0.0, epsilon, sensitivity=1.0, delta=delta).edges
     assert_allclose(edges[:, 2], [float(width) for width in golden.values()], rtol=1e-12)
     assert_array_equal(edges[:, 0], -edges[:, 2])
+    for rate, failure, reach in zip(epsilon, delta, edges[:, 2], strict=True):
+        margin = loss_margin(epsilon=rate, delta=failure, sensitivity=2.0)
+        assert margin == pytest.approx(2 * float(reach), rel=1e-12)
     extreme = bounded_noise_laplace(0.0, 500.0, sensitivity=1.0, delta=1e-30).edges
     assert_allclose(extreme[2], 2 - np.log(2e-30) / 500 - 1, rtol=1e-12)
 

@@ -4,6 +4,7 @@ neighbors, draws, and what must fail.
 
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 from itertools import combinations_with_replacement, pairwise
 from math import exp, factorial, floor, prod, tanh
 
@@ -14,6 +15,7 @@ import pytest
 
 import dpjax
 from tests.support import statistics
+from tests.support.removals import losses_of, neighboring
 
 HIGH, MOST = 3, 4  # records are 0, ..., HIGH, at most MOST of them
 QS = ["0.2", "0.5", "0.7"]
@@ -105,16 +107,7 @@ def test_probabilities_are_those_of_all_tuples(number, epsilon, x64):
 
 def largest_loss(found, neighbors):
     """Over all tuples and all pairs of neighbors."""
-    counts = [Counter(row) for row in DATASETS]
-    replaced, more = (1, 1) if neighbors == "swap" else (0, 1)
-    pairs = [
-        (a, b)
-        for a, one in enumerate(counts)
-        for b, other in enumerate(counts)
-        if ((one - other).total(), (other - one).total()) == (replaced, more)
-    ]
-    first, second = np.array(pairs).T
-    return np.abs(found[:, first] - found[:, second]).max()
+    return losses_of(found.T, neighboring(DATASETS, neighbors, range(HIGH + 1)))[0]
 
 
 @pytest.mark.parametrize("epsilon", [0.25, 4.0])
@@ -172,51 +165,31 @@ def test_log_prob_is_a_density_with_gradients(x64):
     wrong = np.array([[0.42, 0.2, 1.0], [-0.1, 0.2, 0.3], [0.1, np.nan, 0.3]])
     np.testing.assert_array_equal(at(LINE, 3.0, wrong), [-np.inf, -np.inf, np.nan])
     for_x, for_epsilon = jax.jit(jax.grad(at, (0, 1)))(LINE, 3.0, inside)
-    h = 1e-6
-    slope = (at(LINE, 3.0 + h, inside) - at(LINE, 3.0 - h, inside)) / (2 * h)
-    assert float(for_epsilon) == pytest.approx(float(slope), rel=1e-6)
-    moved = h * (np.arange(6) == 2)
-    slope = (at(LINE + moved, 3.0, inside) - at(LINE - moved, 3.0, inside)) / (2 * h)
-    assert float(for_x[2]) == pytest.approx(float(slope), rel=1e-6)
+    record, h = 1.0 * (np.arange(6) == 2), 1e-6
+    for found, x, epsilon in ((for_epsilon, 0, h), (for_x[2], h * record, 0)):
+        slope = at(LINE + x, 3.0 + epsilon, inside) - at(LINE - x, 3.0 - epsilon, inside)
+        assert float(found) == pytest.approx(float(slope) / (2 * h), rel=1e-6)
 
 
-def test_rows_transformations_and_precision():
+def test_rows_missing_records_and_precision():
     """Weights are float64 within programs of float32: warnings are errors in this suite."""
     x = np.random.default_rng(0).normal(size=(4, 30)).astype(np.float32)
 
-    def made(x, epsilon=1.0, neighbors="add_remove", **options):
-        found = dpjax.quantiles(x, QS, lower=-4, upper=4, neighbors=neighbors, **options)
-        return dpjax.joint_quantiles(found, epsilon)
+    @partial(jax.jit, static_argnames="neighbors")
+    def draw(x, epsilon, count, neighbors="swap"):
+        known = {"lower": -4, "upper": 4, "neighbors": neighbors, "num_records": count}
+        found = dpjax.quantiles(x, QS, resolution=0.5, **known)
+        return dpjax.joint_quantiles(found, epsilon).sample(KEY, (2,))
 
-    draw = jax.jit(lambda x: made(x).sample(KEY, (2,)))
-    draws = draw(x)
+    draws = draw(x, 1.0, 20)
     assert (draws.shape, draws.dtype) == ((2, 4, 3), jnp.float32)
     assert (np.diff(draws) >= 0).all()
-    np.testing.assert_array_equal(draw(x[:3]), draws[:, :3])
-    equal = draw(np.tile(x[0], (3, 1)))
-    assert len(np.unique(equal)) == equal.size
-    mapped = jax.jit(jax.vmap(lambda x: made(x).sample(KEY, (2,))))(x[:2])
-    np.testing.assert_allclose(mapped[0], draw(x[0]), rtol=1e-6)
-    rates = jax.jit(lambda e: made(x[0], e).sample(KEY))(jnp.array([1.0, -1.0, np.nan, 200.0]))
-    np.testing.assert_array_equal(np.isnan(rates[:, 0]), [False, True, True, False])
-    assert made(x[:0]).sample(KEY, 0).shape == (0, 0, 3)
-    # Missing records, and draws on a grid
-    options = {"neighbors": "swap", "resolution": 0.5}
-    padded = np.pad(x, [(0, 0), (0, 5)], constant_values=np.nan)
-    on_grid = jax.jit(lambda x: made(x, **options, num_records=20).sample(KEY))(padded)
-    np.testing.assert_array_equal(
-        on_grid, jax.jit(lambda x: made(x, **options).sample(KEY))(x[:, :20])
-    )
-    np.testing.assert_array_equal(2 * on_grid, np.round(2 * on_grid))
-
-    @jax.jit
-    def log_prob(x, epsilon):
-        return made(x, epsilon, **options).log_prob(on_grid[0])
-
-    rows = log_prob(x, np.ones((2, 1), np.float32))
-    np.testing.assert_allclose(rows[1, 2], log_prob(x[2], 1.0), rtol=1e-5)
-    assert rows.shape == (2, 4)
-    assert np.isfinite(jax.grad(log_prob, 1)(x[0], 1.0))
+    np.testing.assert_array_equal(2 * draws, np.round(2 * draws))
+    hidden = np.where(np.arange(30) < 20, x, np.nan)
+    np.testing.assert_array_equal(draw(hidden, 1.0, 20), draws)
+    rates = np.array([1.0, -1.0, np.nan, 200.0], np.float32)
+    wrong = np.isnan(draw(x, rates, 20, neighbors="add_remove")).all(axis=(0, 2))
+    np.testing.assert_array_equal(wrong, [False, True, True, False])
 
 
 def test_no_record_makes_weights_overflow_or_vanish():

@@ -1,8 +1,5 @@
-"""The three mechanisms against the independent oracle and the golden table, and the theorems that
-relate them.
-"""
+"""The three mechanisms against the independent oracle, and the theorems that relate them."""
 
-import math
 from fractions import Fraction
 from functools import partial
 
@@ -11,14 +8,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from dpjax import inverse_sensitivity, laplace, median, order_statistic, piecewise_laplace, quantile
+from dpjax import inverse_sensitivity, laplace, median, order_statistic, piecewise_laplace
 from tests.support import oracle
 from tests.support.audit import padded
 from tests.support.distributions import of_one_size
-from tests.support.golden import golden
 
 MECHANISMS = {"piecewise_laplace": piecewise_laplace, "inverse_sensitivity": inverse_sensitivity}
-GOLDEN = golden("A3_golden_1d")
 LOW, HIGH = -2.0, 3.0
 
 
@@ -42,39 +37,31 @@ def of_oracle(distribution, value, points):
     }
 
 
-ROWS, POINTS = 20, 20  # one shape for all
+ROWS = 20
 
 
 def known_of(name, statistic, x, epsilon, points, rho=None, support="restricted", **known):
-    """The same of a mechanism, and the value of the statistic; points ``(number, rows)``."""
+    """The same of a mechanism, with all rows on one axis."""
     value, distribution = made(name, statistic, x, epsilon, rho, support, known)
     distribution = of_one_size(distribution, 128)
     batch = distribution.batch_shape
-    rows = math.prod(batch)
-
-    def of_rows(leaf):
-        return np.resize(np.asarray(leaf), (ROWS, *leaf.shape[len(batch) :]))
-
-    own = np.broadcast_to(points, (len(points), *batch)).reshape(len(points), rows)
-    own = np.pad(own, [(0, POINTS - len(points)), (0, 0)], mode="edge")
-    own, center = np.resize(own.T, (ROWS, POINTS)).T, np.resize(np.broadcast_to(value, batch), ROWS)
-    found = of_oracle(jax.tree.map(of_rows, distribution), center, own)
-    parts = {key: np.asarray(part)[..., :rows] for key, part in found.items()}
-    return {"value": np.asarray(value), **parts}
+    found = of_oracle(distribution, np.broadcast_to(value, batch), points)
+    return {
+        key: np.asarray(part).reshape(*part.shape[: part.ndim - len(batch)], -1)
+        for key, part in found.items()
+    }
 
 
 def random_datasets(neighbors, definition, rng):
-    """Normal, heavily tied, at the bounds, constant; sizes 0 (add/remove) to 15."""
+    """Normal, heavily tied, at the bounds; sizes 0 (add/remove) to 15."""
     smallest = 0 if neighbors == "add_remove" and definition == "lower" else 1
     sizes = np.concatenate([[smallest, 1, 2, 3, 15], rng.integers(1, 16, 5)])
     kinds = [
         lambda n: np.clip(rng.normal(size=n), LOW, HIGH),
         lambda n: rng.choice([-2.0, 0.0, 0.5, 3.0], n),
         lambda n: rng.choice([-2.0, 3.0], n),
-        lambda n: np.full(n, 0.25),
-        lambda n: rng.uniform(LOW, HIGH, n),
     ]
-    return [kinds[i % 5](n) for i, n in enumerate(sizes)]
+    return [kinds[i % 3](n) for i, n in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(("neighbors", "definition"), [("add_remove", "linear"), ("swap", "lower")])
@@ -113,50 +100,6 @@ def test_exact_agreement_with_the_oracle(neighbors, definition, x64):
                 assert_allclose(got[method][:2, each], expected, **close)
 
 
-GOLDEN_STATISTICS = {
-    "swap_m5": partial(order_statistic, rank=5, neighbors="swap"),
-    "ar_duff": partial(median, neighbors="add_remove", definition="lower"),
-    "ar_mid": partial(median, neighbors="add_remove"),
-    "ar_q25": partial(quantile, q=0.25, neighbors="add_remove", definition="lower"),
-    "swap_m5_trunc3": lambda x, **kw: order_statistic(x, 5, neighbors="swap", **kw).truncate(3),
-    "swap_m5_rho.02_unclipped": partial(order_statistic, rank=5, neighbors="swap"),
-}
-
-
-@pytest.mark.parametrize("name", GOLDEN_STATISTICS)
-def test_golden_table(name, x64):
-    """And it tells the mechanisms apart."""
-    cases = [case.split("|") for case in GOLDEN if case.startswith(name + "|")]
-    found, kinds = {}, {"PLM": "piecewise_laplace", "INV": "inverse_sensitivity"}
-    for short in {kind for _, kind, _ in cases}:
-        epsilons = [epsilon for _, kind, epsilon in cases if kind == short]
-        rows = [GOLDEN[f"{name}|{short}|{epsilon}"] for epsilon in epsilons]
-        points = np.array([[*row["logpdf_at"], *np.arange(1, 10) / 10] for row in rows]).T
-        smooth = {"rho": 0.02, "support": "extended"} if "rho" in name else {}
-        got = known_of(
-            kinds[short],
-            GOLDEN_STATISTICS[name],
-            np.array(GOLDEN["x"]),
-            np.array(epsilons, float),
-            points,
-            lower=0.0,
-            upper=1.0,
-            **smooth,
-        )
-        for column, row in enumerate(rows):
-            size = len(row["logpdf"])
-            for part, key in (
-                (got["value"], "f"),
-                (got["log_normalizer"][column], "logZ_with_cost_from_1"),
-                (got["error"][column], "mean_abs_err"),
-                (got["log_prob"][:size, column], "logpdf"),
-                (got["cdf"][size : size + 9, column], "cdf"),
-            ):
-                assert_allclose(part, row[key], rtol=0, atol=1e-10)
-        found[short] = got["error"]
-    assert len(found) == 1 or np.abs(found["PLM"] - found["INV"]).max() > 1e-3
-
-
 def test_piecewise_laplace_dominates_inverse_sensitivity(x64):
     """Theorem 2 under swap, exactly: P(|error| > alpha) is never larger, on random datasets with
     ties.
@@ -184,21 +127,6 @@ def test_the_theorem_does_not_extend_to_rho_and_the_docstring_is_right_to_say_so
         below, above = known_of(name, least, x, np.array([4.0]), points, 0.02, **known)["cdf"][:2]
         within.append((above - below)[0])
     assert_allclose(within, [0.4362981028565655, 0.5960788815307859], atol=1e-9)
-
-
-def test_even_spacing_ratios(x64):
-    """INV/PLM under swap is (eps/4) coth(eps/4); the midpoint median under add/remove has Laplace
-    noise of scale spacing/eps.
-    """
-    epsilon, x = np.array([2.0, 4.0, 8.0]), np.arange(1.0, 58)
-
-    def error(name, neighbors):
-        middle = partial(median, neighbors=neighbors)
-        return known_of(name, middle, x, epsilon, np.zeros((1, 1)), lower=0.0, upper=58.0)["error"]
-
-    plm, inv = (error(name, "swap") for name in MECHANISMS)
-    assert_allclose(inv / plm, epsilon / 4 / np.tanh(epsilon / 4), rtol=1e-8)
-    assert_allclose(error("piecewise_laplace", "add_remove"), 1 / epsilon, rtol=1e-8)
 
 
 def test_laplace_on_an_interval(x64):

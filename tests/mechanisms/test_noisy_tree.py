@@ -3,7 +3,7 @@ candidates.
 """
 
 import itertools
-from functools import cache
+from functools import cache, partial
 from math import erfc, exp, sqrt
 
 import jax
@@ -61,41 +61,23 @@ def test_probabilities_are_those_of_the_walk(noise, size, x64):
         assert found[row].sum() == pytest.approx(1, rel=1e-12)
 
 
-SIZE, TOP = 5, 3
+SIZE = 5
 ROUNDS = tree_rounds(SIZE)
 EPSILONS = np.array([0.5, 3.0])
+# All scores 0..3 of five candidates; all pairs in which each score changes by at most 1
+POINTS = np.array(list(itertools.product(range(4), repeat=SIZE)), float)
+PAIRS = np.argwhere(np.triu((np.abs(POINTS[:, None] - POINTS) <= 1).all(axis=-1), 1)).T
+
+
+@partial(jax.jit, static_argnames="noise")
+def compiled(noise, budget, sensitivity):
+    return noisy_tree(POINTS, sensitivity=sensitivity, **{noise: budget}).log_probabilities()
 
 
 @cache
-def vectors():
-    """All scores 0..3 of five candidates; all pairs in which each score changes by at most 1."""
-    points = np.array(list(itertools.product(range(TOP + 1), repeat=SIZE)))
-    first, second = [], []
-    for shift in itertools.product((-1, 0, 1), repeat=SIZE):
-        other = points + np.array(shift)
-        inside = ((other >= 0) & (other <= TOP)).all(-1)
-        first.append(np.flatnonzero(inside))
-        second.append(other[inside] @ (TOP + 1) ** np.arange(SIZE - 1, -1, -1))
-    pairs = np.array([np.concatenate(first), np.concatenate(second)])
-    return points.astype(float), pairs[:, pairs[0] < pairs[1]]
-
-
-@cache
-def logs_of(name):
-    """Log-probabilities of all vectors, by budget; the budgets of three queries, and of two that
-    are taken for three.
-    """
-    points, _ = vectors()
-    budgets = {
-        "epsilon": (*EPSILONS, *EPSILONS * ROUNDS / (ROUNDS - 1)),
-        "zcdp": (0.3,),
-    }[name]
-    tree = jax.jit(
-        lambda points, budget, unit: noisy_tree(
-            points, sensitivity=unit, **{name: budget}
-        ).log_probabilities()
-    )
-    return tree, np.asarray(tree(points, np.array(budgets)[:, None], 1.0))
+def logs_of(noise, budgets, sensitivity=1.0):
+    """Log-probabilities of all vectors, for each budget."""
+    return np.asarray(compiled(noise, np.array(budgets)[:, None], sensitivity))
 
 
 def cost_of(**budget):
@@ -103,38 +85,28 @@ def cost_of(**budget):
 
 
 def test_the_loss_of_laplace_noise_stays_within_epsilon(x64):
-    """Over all score vectors and all changes by at most 1, exactly; control: noise for one query
-    less.
-    """
-    loss, spread = losses_of(logs_of("epsilon")[1], vectors()[1])
+    """Over all score vectors and all changes by at most 1, exactly."""
+    loss, spread = losses_of(logs_of("epsilon", tuple(EPSILONS)), PAIRS)
     costs = [cost_of(epsilon=epsilon) for epsilon in EPSILONS]
-    assert (loss[:2] <= [cost.epsilon * (1 + ROUNDING) for cost in costs]).all()
-    assert (spread[:2] <= [cost.bounded_range * (1 + ROUNDING) for cost in costs]).all()
+    assert (loss <= [cost.epsilon * (1 + ROUNDING) for cost in costs]).all()
+    assert (spread <= [cost.bounded_range * (1 + ROUNDING) for cost in costs]).all()
     # Not all queries can change by 1 where all decisions are unlikely: what all of them lose but
     # the one at the root.
     one = EPSILONS / ROUNDS
-    assert_allclose(loss[:2], one + (ROUNDS - 1) * np.log(2 - np.exp(-one)), rtol=1e-9)
-    assert loss[2] >= 1.2 * 0.5
-
-
-def test_control_a_common_shift_is_free_and_a_sensitivity_is_not(x64):
-    (points, pairs), (tree, logs) = vectors(), logs_of("epsilon")
-    budgets = np.append(EPSILONS, [1.0, 1.0])[:, None]
-    shifted = tree(points + np.arange(len(points))[:, None], budgets, 1.0)
-    assert_allclose(losses_of(np.asarray(shifted), pairs)[0][:2], losses_of(logs, pairs)[0][:2])
-    assert losses_of(np.asarray(tree(points, budgets, 0.5)), pairs)[0][2] >= 1.3
+    assert_allclose(loss, one + (ROUNDS - 1) * np.log(2 - np.exp(-one)), rtol=1e-9)
+    # Controls: noise for one query less, and for half of the sensitivity
+    fewer = logs_of("epsilon", tuple(EPSILONS * ROUNDS / (ROUNDS - 1)))
+    for wrong in (fewer, logs_of("epsilon", tuple(EPSILONS), 0.5)):
+        assert losses_of(wrong, PAIRS)[0][0] >= 1.2 * EPSILONS[0]
 
 
 def test_renyi_divergences_of_both_noises(x64):
     """What the guarantee says of zCDP, with Gaussian noise by design."""
-    _, pairs = vectors()
-    for logs, cost in (
-        (logs_of("zcdp")[1][0], cost_of(zcdp=0.3)),
-        (logs_of("epsilon")[1][0], cost_of(epsilon=EPSILONS[0])),
-        (logs_of("epsilon")[1][1], cost_of(epsilon=EPSILONS[1])),
-    ):
-        for order in (1.001, 2.0, 8.0, 64.0):
-            assert renyi(logs, pairs, order) <= order * cost.zcdp * (1 + ROUNDING)
+    for noise, budgets in (("zcdp", (0.3,)), ("epsilon", tuple(EPSILONS))):
+        for logs, budget in zip(logs_of(noise, budgets), budgets, strict=True):
+            most = cost_of(**{noise: budget}).zcdp * (1 + ROUNDING)
+            for order in (1.001, 2.0, 8.0, 64.0):
+                assert renyi(logs, PAIRS, order) <= order * most
 
 
 def test_control_gaussian_noise_for_one_query_less(x64):

@@ -27,6 +27,7 @@ from dpjax.mechanisms import cauchy_tail_bound, optimal_beta, optimal_sigma
 from tests.support import oracle
 from tests.support.audit import neighboring_rows, padded
 from tests.support.hockey_stick import hockey_stick
+from tests.support.removals import renyi
 
 GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
 DATASETS = {
@@ -170,28 +171,11 @@ def best_laplace(epsilon, delta):
 
 
 def largest_renyi(distribution, neighbors):
-    """The largest divergence over its order, of all pairs, by the trapezoid rule in asinh(y).
-
-    Rows with the same center and scale have the same density, and pairs of such rows the same
-    divergence: each is computed once.
-    """
+    """The largest divergence over its order, of all pairs, by the trapezoid rule in asinh(y)."""
     t = np.linspace(-18, 18, 401)
-    y = 0.5 + 2 * np.sinh(t)
-    fields = [np.asarray(field) for field in (distribution.loc, distribution.scale)]
-    _, kept, same = np.unique(np.stack(fields), axis=1, return_index=True, return_inverse=True)
-    assert len(kept) <= 64  # of one shape
-    kept = np.resize(kept, 64)
-    loc, scale = (field[kept] for field in fields)
-    short = replace(distribution, loc=loc, scale=scale)
-    values = np.asarray(density(short, y[:, None])) + np.log(2 * np.cosh(t))[:, None]
-    first, second = np.unique(same.reshape(-1)[pairs_of(neighbors)], axis=1)
-    largest = 0.0
-    for order in (1.05, 2.0, 6.0):
-        exponent = order * values[:, first] + (1 - order) * values[:, second]
-        top = exponent.max(axis=0)
-        sums = np.log(np.sum(np.exp(exponent - top), axis=0) * (t[1] - t[0])) + top
-        largest = max(largest, float(sums.max()) / (order - 1) / order)
-    return largest
+    values = np.asarray(density(distribution, 0.5 + 2 * np.sinh(t)[:, None]))
+    logs = (values + np.log(2 * np.cosh(t) * (t[1] - t[0]))[:, None]).T
+    return max(renyi(logs, pairs_of(neighbors), order) / order for order in (1.05, 2.0, 6.0))
 
 
 def test_laplace_log_normal_is_concentrated_by_renyi_divergences(x64):
@@ -205,42 +189,35 @@ def test_laplace_log_normal_is_concentrated_by_renyi_divergences(x64):
         assert largest_renyi(control, "add_remove") / 0.5 > 1.2
 
 
-def best_parameters(epsilon, delta):
-    """Of Cauchy noise of three kinds, Laplace noise, and both of Laplace-log-normal noise."""
-    cauchy = [optimal_beta(epsilon, noise="cauchy", gamma=gamma) for gamma in GAMMAS]
-    laplace = optimal_beta(epsilon, noise="laplace", delta=delta)
-    log_normal = optimal_beta(epsilon, noise="laplace_log_normal", delta=delta)
-    rho = zcdp_of(epsilon, delta=delta)
-    betas = log_normal * jnp.expand_dims(FACTORS, 1)
-    return cauchy, laplace, log_normal, rho, jax.jit(lambda b: optimal_sigma(rho, beta=b))(betas)
-
-
-GAMMAS = (1.5, 2.0, 4.0)
-FACTORS = np.array([1.0, 0.5, 0.8, 0.95, 1.05, 1.2, 2.0])
-
-
 def test_optimal_parameters_are_optimal_for_dense_data(x64):
-    """The scale of the noise is least at the first of several factors of each."""
+    """What is left of the budget, over e^beta / beta of the smooth sensitivity, is the most at the
+    first of several factors of each.
+    """
     epsilon, delta = np.array([0.1, 1.0, 4.0]), 1e-6
-    found = jax.tree.map(np.asarray, best_parameters(epsilon, delta))
-    cauchy, laplace, log_normal, rho, sigma = found
-    factors = FACTORS[:, None]
+    rho = zcdp_of(epsilon, delta=delta)
+    factors = np.array([1, 0.5, 0.8, 0.95, 1.05, 1.2, 2])[:, None]
 
-    def best(beta, budget, stretch=1.0):
-        """By the bound e^beta / beta of the smooth sensitivity; no budget, no noise."""
-        cost = np.where(budget > 0, np.exp(beta) / beta / np.where(budget > 0, budget, 1), np.inf)
-        return (cost * stretch).argmin(axis=0)
+    def left(beta, sigma):
+        return (np.sqrt(2 * rho) - beta / sigma) * np.exp(-2 * sigma**2)
 
-    for gamma, found in zip(GAMMAS, cauchy, strict=True):
-        beta = factors * found
-        inside = found < np.log(2) - 1e-9
-        assert (best(beta, epsilon - constants(gamma)[1] * beta)[inside] == 0).all()
-    beta = factors * laplace
-    assert (best(beta, epsilon + np.expm1(beta) * np.log(delta) + beta) == 0).all()
-    beta, s = factors * log_normal, np.sqrt(2 * rho)
-    assert (best(beta, s - beta / sigma, np.exp(2 * sigma**2)) == 0).all()
-    spread = factors * sigma[0]
-    assert (best(beta[:1], s - beta[0] / spread, np.exp(2 * spread**2)) == 0).all()
+    @jax.jit
+    def sigma_of(beta):
+        return optimal_sigma(rho, beta=beta)
+
+    found = {
+        ("cauchy", None, gamma): lambda beta, gamma=gamma: epsilon - max(1, gamma - 1) * beta
+        for gamma in (1.5, 2.0, 4.0)
+    } | {
+        ("laplace", delta, 2.0): lambda beta: epsilon + np.expm1(beta) * np.log(delta) + beta,
+        ("laplace_log_normal", delta, 2.0): lambda beta: left(beta, np.asarray(sigma_of(beta))),
+    }
+    for (noise, failure, gamma), rest in found.items():
+        best = np.asarray(optimal_beta(epsilon, noise=noise, delta=failure, gamma=gamma))
+        beta, inside = factors * best, best < np.log(2) - 1e-9
+        assert inside.any()
+        assert ((rest(beta) * beta * np.exp(-beta)).argmax(axis=0) == 0)[inside].all()
+    sigmas = factors * np.asarray(sigma_of(beta))[0]
+    assert (left(best, sigmas).argmax(axis=0) == 0).all()
 
 
 @jax.jit

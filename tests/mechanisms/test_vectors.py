@@ -16,7 +16,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from dpjax import from_vector_radii, inverse_sensitivity, k_norm, piecewise_laplace
-from tests.mechanisms.test_privacy import radii_of
 
 EPSILON = 2.0
 MECHANISMS = [piecewise_laplace, inverse_sensitivity]
@@ -68,6 +67,19 @@ def audit(distribution):
     ratio = log[:, 0::2] - log[:, 1::2]
     high, low = np.nanmax(ratio, axis=0), np.nanmin(ratio, axis=0)
     return np.max(np.maximum(high, -low)) / EPSILON, np.max(high - low) / EPSILON
+
+
+def radii_of(values, rng):
+    """Radii of random neighbors f and f', ``(pairs, 2, d)``, that keep Definition 5.1 and nothing
+    more; the last one is the global one.
+    """
+    count = len(values)
+    floor, radii = np.linalg.norm(values[:, 0] - values[:, 1], axis=-1)[:, None], []
+    for mean in (2, 3, 3):
+        more = rng.exponential(mean, (count, 2)) * rng.integers(0, 2, (count, 2))
+        radii.append(floor + more)
+        floor = radii[-1].max(axis=-1, keepdims=True)
+    return np.stack(radii, axis=-1).reshape(-1, 3)
 
 
 @partial(jax.jit, static_argnames="mechanism")
