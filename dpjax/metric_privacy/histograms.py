@@ -8,6 +8,7 @@ the best are rounded.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -59,10 +60,11 @@ def whole_histogram(
 
 def moderate(name: str, values: np.ndarray, dtype: Any) -> None:
     """Raise ``ValueError`` for public values whose products with counts may overflow."""
-    if np.abs(values).max() > float(jnp.finfo(dtype).max) * 2.0**-62:
+    if np.abs(values).max() > jnp.finfo(dtype).max * 2.0**-62:
         raise ValueError(f"{name} must have values below 1e19 in {dtype}: rescale them.")
 
 
+@partial(jax.jit, static_argnums=0)
 def costs(scores: Callable[..., jax.Array], *arrays: Any) -> jax.Array:
     """Return the distances from the highest of scores ``(..., R)``; ``inf`` for ``-inf``.
 

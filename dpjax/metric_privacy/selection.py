@@ -119,7 +119,7 @@ def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayL
         )
     needed = _largest_ratio(np.maximum(change, change.T), metric.budgets, points.dtype)
     scale = rounded_up(needed * (1 + 2.0**-50), points.dtype)
-    return _distribution(costs(lambda scores: scores, points), scale)
+    return _distribution(costs(jnp.asarray, points), scale)
 
 
 @with_guarantee(selection_guarantee)
@@ -158,9 +158,9 @@ def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike) -> Fin
     values, budgets = prepared(weights, metric, "weights")
     counts = counts_of(x, metric.num_values)
     moderate("weights", values, counts.dtype)
-    known = jnp.asarray(values[:, : metric.num_values], counts.dtype)
-    cost = costs(lambda counts, known: counts @ known.T, counts, known)
-    return _distribution(cost, _scale(values, budgets, counts.dtype))
+    known = jnp.asarray(values.T[: metric.num_values], counts.dtype)
+    scale = _scale(values, budgets, counts.dtype)
+    return _distribution(costs(jnp.matmul, counts, known), scale)
 
 
 def small_db_guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:

@@ -102,7 +102,7 @@ def test_moments_do_not_depend_on_where_the_data_are():
 @pytest.mark.parametrize("above", [0.0, 3000.0])
 def test_gradients_agree_with_differences_at_any_cost(above, x64):
     """Also where all costs are so high that weights are counted from the lowest of them, as in long
-    ties.
+    ties; by costs also inside of a flat piece.
     """
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[0], of_pieces()[0])
 
@@ -111,7 +111,9 @@ def test_gradients_agree_with_differences_at_any_cost(above, x64):
         return own.mean(), own.variance(), own.entropy(), own.log_normalizer()
 
     def by_costs(left, right):
-        return replace(one, cost_left=left, cost_right=right).cdf(-2.0)
+        own = replace(one, cost_left=left, cost_right=right)
+        inside = own.cdf(-3.5), own.log_prob(-3.5), own.mean_abs_error(-3.5), own.quantile(1e-3)
+        return own.cdf(-2.0), own.mean(), own.variance(), *inside
 
     costs = one.cost_left + above, one.cost_right + above
     check_grads(jax.jit(by_rate), (0.7,), 1, ["fwd"], rtol=1e-6)
