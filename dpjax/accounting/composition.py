@@ -235,7 +235,7 @@ class Composition(Shown):
             ``ranges``, ``conversions``, ``gaussian_dp`` and ``losses`` say more.
         """
         target = checks.concrete_delta(delta)
-        # What the mechanisms' own deltas leave: 1 - (1 - delta) / prod(1 - delta_i)
+        # The mechanisms' own deltas leave 1 - (1 - delta) / prod(1 - delta_i).
         left = -expm1(log1p(-target) - self._log_kept)
         found = {
             name: float(rule(delta=left))

@@ -175,7 +175,7 @@ def _together(parts: Parts, step: float) -> Curve:
 
     def curve(epsilon: Array, back: bool) -> Array:
         order, found = np.argsort(epsilon), np.empty_like(epsilon)
-        # Where the exponential is finite; the curve decreases, and is at least 1 - e^epsilon
+        # The exponential is finite there; the curve decreases, and is at least 1 - e^epsilon.
         found[order] = losses.get_delta_for_epsilon(np.clip(epsilon[order], -700.0, 700.0))
         return np.maximum(found, -np.expm1(np.minimum(epsilon, 0.0))) + _rounding(parts)
 

@@ -59,12 +59,12 @@ from dpjax.checks.static import (
 )
 
 if TYPE_CHECKING:
-    from dpjax.checks.arrays import codes, float_array, float_dtype, remaining
+    from dpjax.checks.arrays import codes, float_array, float_dtype, remaining, score_array
 else:
 
     def __getattr__(name: str) -> Any:
         """Import a check that needs JAX on first use."""
-        if name not in ("codes", "float_array", "float_dtype", "remaining"):
+        if name not in ("codes", "float_array", "float_dtype", "remaining", "score_array"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(importlib.import_module("dpjax.checks.arrays"), name)
         return found

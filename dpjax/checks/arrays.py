@@ -36,6 +36,20 @@ def float_array(name: str, value: Any) -> jax.Array:
     return value.astype(float_dtype(value))
 
 
+def score_array(scores: Any) -> jax.Array:
+    """Return scores as :func:`float_array` does; of Python and NumPy numbers minus the highest.
+
+    Selections depend on nothing else, and float32 rounds integers above 2^24.
+    """
+    if not isinstance(scores, jax.Array):
+        scores = host_floats("scores", scores)
+        if scores.ndim:
+            top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+            with np.errstate(over="ignore", invalid="ignore"):
+                scores = scores - np.where(np.isfinite(top), top, scores.dtype.type(0))
+    return float_array("scores", scores)
+
+
 def on_device(value: np.ndarray) -> jax.Array:
     """Return a copy of a NumPy array as a JAX array.
 

@@ -26,6 +26,7 @@ from dpjax.accounting.guarantee import Guarantee
 from dpjax.accounting.mechanism import Mechanism, with_guarantee
 from dpjax.batch import Batch
 from dpjax.checks.numbers import FINITE, POSITIVE, PROBABILITY, Interval
+from dpjax.sensitivity import CandidateScores
 
 _Arguments = ParamSpec("_Arguments")
 _Outcome = TypeVar("_Outcome")
@@ -67,6 +68,8 @@ def mechanism(
                 return value
             if kinds and (jax.Array not in parts or isinstance(value, Batch)):
                 checks.instance(function.__name__, value, kinds[0], *hints)
+            if CandidateScores in kinds:
+                return checks.score_array(value)
             return checks.float_array(first.name, value)
 
         cost = promise or _promise(function, signature, ranges)

@@ -151,7 +151,7 @@ def candidate_scores(
             raise ValueError(
                 "sensitivity must be given with an array of scores; or pass CandidateScores."
             )
-        array = checks.float_array("scores", scores)
+        array = checks.score_array(scores)
         if array.ndim == 0 or array.shape[-1] == 0:
             raise ValueError(
                 "scores must have a last axis with at least one candidate, got shape "

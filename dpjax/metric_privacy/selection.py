@@ -43,7 +43,6 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.mechanism import with_guarantee
-from dpjax.checks.host import host_floats
 from dpjax.distributions.finite import Finite
 from dpjax.metric_privacy.fitting import LipschitzQueries, allowed_by, sufficient
 from dpjax.metric_privacy.guarantees import MetricGuarantee
@@ -103,11 +102,7 @@ def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayL
     >>> bool(jnp.isclose(distribution.prob(1.0) / distribution.prob(0.0), jnp.exp(0.5), rtol=1e-4))
     True
     """
-    if not isinstance(scores, jax.Array):
-        scores = host_floats("scores", scores)  # of which only distances are rounded
-        with np.errstate(invalid="ignore"):
-            scores = scores - scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    points = checks.float_array("scores", scores)
+    points = checks.score_array(scores)
     if points.shape[-1:] in ((), (0,)):
         raise ValueError(f"scores must have a last axis of candidates, got shape {points.shape}.")
     checks.instance("metric", metric, Metric, "from_points, from_budgets, ...")

@@ -38,3 +38,14 @@ def test_the_race_of_duff_follows_the_probabilities(x64):
 def test_a_huge_epsilon_over_a_small_sensitivity_chooses_the_best(mechanism):
     distribution = mechanism(jnp.array([0.0, 5.0, 5.0, 2.0]) + 1000, 3e38, sensitivity=1e-3)
     assert_array_equal(distribution.probabilities(), [0.0, 0.5, 0.5, 0.0])
+
+
+def test_only_distances_of_scores_are_rounded():
+    """Of integers that float32 does not have."""
+    near, far = np.array([2, 3]), np.array([2**25 + 2, 2**25 + 3])
+    for select in (exponential, permute_and_flip):
+        wanted, found, rounded = (
+            select(scores, 1.0, sensitivity=1.0).cost for scores in (near, far, jnp.float32(far))
+        )
+        assert_array_equal(found - found.min(), wanted - wanted.min())
+        assert abs((rounded - rounded.min()) - (wanted - wanted.min())).max() > 0.1  # the control
