@@ -41,8 +41,7 @@ class OnLine(Distribution):
     @property
     def _masses(self) -> Masses:
         line = self.line()
-        weigh, base = line.weigher()
-        return Masses(line, weigh(ALL), base)
+        return Masses(line, *line.weights().of_all())
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         return draws_first(sample_pieces(key, self.line(), prod(shape))[1], shape)

@@ -2,8 +2,8 @@
 
 The cost is linear on the pieces between ascending edges. The mass of a piece is width * exp(-rate *
 lowest cost) * phi0(decay). Costs are usually the same for all rows, so heights are computed once
-for each piece, in float64, as a mantissa times a power of two. Each row is weighed relative to its
-heaviest power, by exact products: no cost, rate or width makes all weights of a row vanish.
+for each piece, in float64, as a mantissa times a power of two. Weights are relative to the heaviest
+power of their row, by exact products: no cost, rate or width makes all weights of a row vanish.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dpjax.numerics.arrays import take
 from dpjax.pytrees import pytree
 
 ALL = slice(None)
-Weigh = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)
+Read = Callable[[Any], jax.Array]  # from a slice of pieces, or from indices (*batch, j)
 _SLOTS = 16
 _NEVER = 2**30  # an exponent beyond all others
 FAR = 2.0**28  # nats above the least cost, from which costs are told apart, but not exactly
@@ -80,8 +80,8 @@ class Lanes(NamedTuple):
         """The number of random words of a draw by races."""
         return self.lanes + len(self.starts) + 2
 
-    def over(self, read: Weigh, combine: Callable[..., jax.Array], nothing: Any) -> jax.Array:
-        """Combine all slots, ``(..., lanes)``; ``read`` maps a slice of pieces to an array."""
+    def over(self, read: Read, combine: Callable[..., jax.Array], nothing: Any) -> jax.Array:
+        """Combine all slots of the pieces that ``read`` reads, ``(..., lanes)``."""
 
         def slot(start: int, begin: int) -> jax.Array:
             found = read(slice(start, start + self.lanes))
@@ -89,7 +89,49 @@ class Lanes(NamedTuple):
             return found if late.all() else jnp.where(late, found, nothing)
 
         parts = [slot(*map(int, at)) for at in zip(*self[1:], strict=True)]
-        return jax.lax.optimization_barrier(reduce(combine, parts))
+        return reduce(combine, parts)
+
+
+class Weights(NamedTuple):
+    """Weights of ``size`` pieces, each a float times a power of two.
+
+    Attributes:
+        size: the number of pieces.
+        power: returns about -log2 of the weights of pieces, int32, 2^30 for a weight of 0.
+        weigh: returns the weights of pieces in units of 2^-base, for a base, int32.
+    """
+
+    size: int
+    power: Read
+    weigh: Callable[[Any, jax.Array], jax.Array]
+
+    @staticmethod
+    def of(weights: jax.Array) -> Weights:
+        """Weights that are floats, about 1 at most."""
+        one = jnp.zeros(weights.shape[-1:], jnp.int32)
+        return Weights(one.size, lambda at: pick(one, at), lambda at, _: pick(weights, at))
+
+    @property
+    def units(self) -> jax.Array:
+        """The least power of each lane."""
+        return Lanes.of(self.size).over(self.power, jnp.minimum, np.int32(_NEVER))
+
+    def by_lanes(self) -> tuple[jax.Array, jax.Array]:
+        """Return the sums of the lanes, and the base of their row, ``(..., 1)``.
+
+        A lane is summed in its own unit, so that its pieces are read once.
+        """
+        units = self.units
+        sums = Lanes.of(self.size).over(lambda at: self.weigh(at, units), jnp.add, 0.0)
+        units, sums = jax.lax.optimization_barrier((units, sums))
+        base = jnp.min(units, axis=-1, keepdims=True)
+        return sums * _power_of_two(base - units, sums.dtype), base
+
+    def of_all(self) -> tuple[jax.Array, jax.Array]:
+        """Return the weights of all pieces, and the base of their row, ``(..., 1)``."""
+        units = jax.lax.optimization_barrier(self.units)
+        base = jnp.min(units, axis=-1, keepdims=True)
+        return self.weigh(ALL, base), base
 
 
 @pytree
@@ -167,11 +209,8 @@ class Line:
         start, end = self.ends(at)
         return end - start
 
-    def weigher(self) -> tuple[Weigh, jax.Array]:
-        """Return a function from a slice or indices of pieces to their weights, and the base.
-
-        Weights are multiples of 2^-base times the mass relative to the lowest cost of all.
-        """
+    def weights(self) -> Weights:
+        """Return the weights of the pieces, as functions."""
         heights = self.heights
 
         def power(at: Any) -> jax.Array:
@@ -180,10 +219,7 @@ class Line:
             # Minus the length: XLA does not store it for the weights
             return jnp.where(gap < 0, pick(heights.exponent, at) - _exponent(gap), _NEVER)
 
-        powers = Lanes.of(self.size).over(power, jnp.minimum, np.int32(_NEVER))
-        base = jnp.min(powers, axis=-1, keepdims=True)
-
-        def weigh(at: Any) -> jax.Array:
+        def weigh(at: Any, base: jax.Array) -> jax.Array:
             width = self.width(at)
             exponent = _exponent(jax.lax.stop_gradient(width)) - np.int32(1)
             # In two steps, of which neither over- nor underflows
@@ -195,7 +231,7 @@ class Line:
                 weight *= piece.far_height(decay / jnp.maximum(width, 1.0))
             return weight
 
-        return weigh, base
+        return Weights(self.size, power, weigh)
 
 
 def steepness(rise: jax.Array) -> jax.Array:

@@ -3,17 +3,17 @@
 The density is exp(-rate * cost(y)) / Z, and the cost is linear on the pieces between ascending
 edges. The mass of a piece is width * exp(-rate * lowest cost) * phi0(decay). Costs are usually the
 same for all rows, so heights are computed once for each piece, in float64, as a mantissa times a
-power of two. Each row is weighed relative to its heaviest power, by exact products: no cost, rate
-or width makes all weights of a row vanish.
+power of two. Weights are relative to the heaviest power of their row, by exact products: no cost,
+rate or width makes all weights of a row vanish.
 
 Few draws from a row are two exponential races (the Gumbel-max trick without its logarithms: the
 least quotient of exponential noise and weight wins). The row is split into up to 16 slots of
 adjacent pieces; lane l has the l-th piece of every slot. The sums of the lanes race, then the
-pieces of the winner. So a row is read twice and not stored, and takes one word of noise for every
-16 pieces. Sums are written as slices that are added up, which compile to one kernel. Noise has a
-word for each contestant and one more that all of them share: it reaches 2^-65, and is as good as
-independent, as the shared word matters only where the own one is 0. Noise above 30 is cut, which
-changes a probability by a factor of 1 + 2^-24.
+pieces of the winner. So weights are not stored, and a row takes one word of noise for every 16
+pieces. A lane is summed in a power of two of its own, as slices that are added up, so that an
+accelerator reads pieces once. Noise has a word for each contestant and one more that all of them
+share: it reaches 2^-65, and is as good as independent, as the shared word matters only where the
+own one is 0. Noise above 30 is cut, which changes a probability by a factor of 1 + 2^-24.
 
 Many draws invert the cumulative sums of the weights in float64, by a binary search; what remains of
 the uniform variate in its piece is the position there. A word has 64 bits and a sum 53, so that
@@ -27,6 +27,7 @@ given the piece, is differentiated.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -35,26 +36,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.distributions.line import ALL, Lanes, Line, Weigh, pick, steepness
-from dpjax.numerics.arrays import materialized, take
+from dpjax.distributions.line import Lanes, Line, Weights, steepness
+from dpjax.numerics.arrays import by_platform, materialized, take
 from dpjax.numerics.search import count_leading
 from dpjax.random.variates import uniform, words
 
 FEW = 32  # up to this many draws from a row, races cost less than a table
-_CHUNK = 2**17  # draws by the table that are made together, so that they fit in the cache
+# Draws by the table that are made together: they fit in a CPU's cache, or keep an accelerator busy
+_CHUNK, _CHUNK_ON_ACCELERATOR = 2**17, 2**22
 
 
-def by_races(drawn: jax.Array, weigh: Weigh, size: int) -> tuple[jax.Array, jax.Array]:
+def by_races(drawn: jax.Array, weights: Weights) -> tuple[jax.Array, jax.Array]:
     """Draw pieces by two races; return also whether rows have any weight, ``(*batch, 1)``.
 
     ``drawn`` are at least ``Lanes.of(size).noise`` random words, ``(*batch, draws, words)``.
     """
-    split, batch = Lanes.of(size), drawn.shape[:-2]
+    split, batch = Lanes.of(weights.size), drawn.shape[:-2]
     slots, lanes = len(split.starts), split.lanes
-    sums = jnp.broadcast_to(split.over(weigh, jnp.add, 0.0), (*batch, lanes))
+    sums, base = weights.by_lanes()
+    sums = jnp.broadcast_to(sums, (*batch, lanes))
     lane = _race(sums[..., None, :], drawn[..., 2 : lanes + 2], drawn[..., :1])
     at = lane[..., None] + split.starts
-    weight = weigh(at.reshape(*batch, -1)).reshape(at.shape)
+    weight = weights.weigh(at.reshape(*batch, -1), base).reshape(at.shape)
     weight = jnp.where(at >= split.begins, weight, 0.0)
     slot = _race(weight, drawn[..., lanes + 2 : lanes + slots + 2], drawn[..., 1:2])
     # Not by the race: a minimum may pass over a NaN.
@@ -73,10 +76,17 @@ def _race(weights: jax.Array, word: jax.Array, shared: jax.Array) -> jax.Array:
 
 def first_of(times: jax.Array) -> jax.Array:
     """Return the index of the least time on the last axis, int32; any if it is not a number."""
-    index = jax.lax.broadcasted_iota(jnp.int32, times.shape, times.ndim - 1)
-    least = jnp.min(times, axis=-1, keepdims=True)
-    first = jnp.where(times == least, index, np.int32(times.shape[-1] - 1))
-    return jnp.min(first, axis=-1)  # argmin is slower on the CPU
+
+    def by_minimum(times: jax.Array) -> jax.Array:
+        index = jax.lax.broadcasted_iota(jnp.int32, times.shape, times.ndim - 1)
+        least = jnp.min(times, axis=-1, keepdims=True)
+        first = jnp.where(times == least, index, np.int32(times.shape[-1] - 1))
+        return jnp.min(first, axis=-1)
+
+    def by_argmin(times: jax.Array) -> jax.Array:  # one kernel, but slower on the CPU
+        return jax.lax.argmin(times, times.ndim - 1, jnp.int32)
+
+    return by_platform(times, cpu=by_minimum, default=by_argmin)
 
 
 class Table(NamedTuple):
@@ -136,7 +146,7 @@ def choose(key: jax.Array, weights: jax.Array, draws: int) -> jax.Array:
     if draws <= FEW:
         size = weights.shape[-1]
         drawn = words(key, (*batch, draws, Lanes.of(size).noise))
-        return by_races(drawn, lambda at: pick(weights, at), size)[0]
+        return by_races(drawn, Weights.of(weights))[0]
     return Table.of(weights).find(words(key, (*batch, draws, 2)))[0]
 
 
@@ -179,16 +189,16 @@ class Place(NamedTuple):
 
 def sample_pieces(key: jax.Array, line: Line, draws: int) -> tuple[jax.Array, jax.Array]:
     """Draw pieces, int32, and points in them, each ``(*line.batch, draws)``."""
-    weigh, size, batch = jax.lax.stop_gradient(line).weigher()[0], line.size, line.batch
+    weights, size, batch = jax.lax.stop_gradient(line).weights(), line.size, line.batch
     if draws <= FEW:
         drawn = words(key, (*batch, draws, Lanes.of(size).noise + 2))
-        found, exists = by_races(drawn, weigh, size)
+        found, exists = by_races(drawn, weights)
         beyond = uniform(drawn[..., -1], drawn[..., -2], line.dtype)
         falls = take(line.rise, found) < 0
         below = jnp.where(falls, beyond, 1 - beyond)
         above = jnp.where(falls, 1 - beyond, beyond)
         return found, Place.of(line, found, below, above).points(exists)
-    table = Table.of(jnp.broadcast_to(weigh(ALL), (*batch, size)))
+    table = Table.of(jnp.broadcast_to(weights.of_all()[0], (*batch, size)))
     exists, always = table.exists, table.weights.reshape(-1)[0] != -1  # known only at run time
 
     def some(drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -196,10 +206,14 @@ def sample_pieces(key: jax.Array, line: Line, draws: int) -> tuple[jax.Array, ja
         place = materialized(lambda: Place.of(line, found, *table.share(found, target)), always)
         return found, place.points(exists)
 
-    return _in_chunks(some, words(key, (*batch, draws, 2)), _CHUNK // prod(batch))
+    def chunks(size: int) -> Callable[[jax.Array], Any]:
+        return partial(_in_chunks, some, size // prod(batch))
+
+    drawn = words(key, (*batch, draws, 2))
+    return by_platform(drawn, cpu=chunks(_CHUNK), default=chunks(_CHUNK_ON_ACCELERATOR))
 
 
-def _in_chunks(some: Callable[[jax.Array], Any], drawn: jax.Array, step: int) -> Any:
+def _in_chunks(some: Callable[[jax.Array], Any], step: int, drawn: jax.Array) -> Any:
     """Compute ``some`` of words ``(*batch, draws, 2)`` for ``step`` draws at a time."""
     draws, step = drawn.shape[-2], max(step, 1)
     if draws <= step:

@@ -52,15 +52,18 @@ def take(array: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def materialized(compute: Callable[[], Any], always: jax.Array) -> Any:
-    """Return ``compute()`` from a condition that always holds.
+    """Return ``compute()``, on the CPU from a condition that always holds.
 
     XLA's CPU compiler would otherwise fuse gathers with the operations that use them, and run these
     one number at a time. ``always`` is a traced bool that is true.
     """
-    shapes = jax.eval_shape(compute)
-    return jax.lax.cond(
-        always, compute, lambda: jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shapes)
-    )
+
+    def conditionally() -> Any:
+        shapes = jax.eval_shape(compute)
+        nothing = partial(jax.tree.map, lambda a: jnp.zeros(a.shape, a.dtype), shapes)
+        return jax.lax.cond(always, compute, nothing)
+
+    return by_platform(cpu=conditionally, default=compute)
 
 
 def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:

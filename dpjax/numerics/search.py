@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from dpjax.numerics.arrays import by_platform
 
 
 def bisect(
@@ -69,4 +72,7 @@ def count_leading(
         all_hold = (last < size) & holds(jnp.minimum(last, np.int32(size - 1)))
         return jnp.where(all_hold, count + stride, count)
 
-    return jax.lax.fori_loop(np.int32(0), rounds, step, jnp.zeros(shape, jnp.int32))
+    count = partial(jax.lax.fori_loop, np.int32(0), rounds, step)
+    # On an accelerator a loop is three kernels a round
+    unrolled = partial(jax.lax.fori_loop, 0, int(rounds), step, unroll=True)
+    return by_platform(jnp.zeros(shape, jnp.int32), cpu=count, default=unrolled)

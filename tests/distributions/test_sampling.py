@@ -14,7 +14,7 @@ import pytest
 
 from dpjax import PiecewiseExponential, Tails, sample_intervals
 from dpjax.distributions import sampler
-from dpjax.distributions.line import ALL, Lanes, pick
+from dpjax.distributions.line import Lanes, Weights
 from dpjax.distributions.sampler import FEW, Table, by_races, sample_pieces
 from dpjax.numerics.arrays import take
 from tests.distributions.hostile import HOSTILE, Pieces
@@ -96,7 +96,7 @@ def test_a_race_is_won_by_a_small_mass_as_often_as_it_should(mass):
     """The others' noise is log 2: the least of them over its weight is what has to be beaten."""
     size, light = 33, 6
     split = Lanes.of(size)
-    race = jax.jit(lambda weights, drawn: by_races(drawn, lambda at: pick(weights, at), size))
+    race = jax.jit(lambda weights, drawn: by_races(drawn, Weights.of(weights)))
     lane, slot = light % split.lanes, light // split.lanes
     mates = np.arange(lane, size, split.lanes)
     alone = np.ones(size, np.float32)
@@ -215,7 +215,7 @@ def test_gradients_of_draws_agree_with_differences(draws, x64, monkeypatch):
         return sample_pieces(KEY, line(parameters), draws)[1]
 
     at, step = np.array([0.3, 1.5, 0.8, 0.4]), 1e-6
-    table = jax.jit(lambda at: Table.of(line(at).weigher()[0](ALL)))(at)
+    table = jax.jit(lambda at: Table.of(line(at).weights().of_all()[0]))(at)
     monkeypatch.setattr(Table, "of", lambda weights: table)  # the place in a piece is a constant
     sample = jax.jit(sample)
     slopes = np.asarray(jax.jit(jax.jacfwd(sample))(at))
