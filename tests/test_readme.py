@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
+from dpjax.accounting import trade_off_bound
 from dpjax.command_line import main as command_line
+from dpjax.mechanisms import laplace
+from dpjax.release import Median
 
 README = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
@@ -50,6 +53,21 @@ def test_every_example_runs_alone_and_prints_what_it_says(monkeypatch, tmp_path,
     assert len(CODE[0].strip().splitlines()) <= 10
     assert command_line.main(shlex.split(COMMANDS[0].replace("\\\n", " "))) == 0
     assert "remaining epsilon 1 of 3" in capsys.readouterr().out
+
+
+def test_the_table_of_epsilons_is_computed():
+    epsilons, found, errors = (
+        [float(cell.strip(" %")) for cell in line.split("|")[2:-1]]
+        for line in README.splitlines()
+        if line.startswith(("| epsilon in all", "| found at most", "| mean error of"))
+    )
+    ages = eval(re.search(r"^ages = (.*)  #", README, flags=re.MULTILINE)[1])
+    median = Median(lower=0, upper=120, resolution=1)
+    for epsilon, share, error in zip(epsilons, found, errors, strict=True):
+        promise = laplace.guarantee("add_remove", epsilon=epsilon)
+        assert round(100 * (1 - trade_off_bound(promise, 0.05))) == share
+        planned = median.distribution(ages, epsilon=epsilon, neighbors="add_remove")
+        assert planned.mean_abs_error(35) == pytest.approx(error, rel=0.1)
 
 
 def test_control_a_wrong_number_is_noticed():
