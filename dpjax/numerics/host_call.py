@@ -4,10 +4,13 @@ They use XLA's foreign function interface (FFI). ``jax.pure_callback`` converts 
 arrays. These copies wait for a thread of a pool that the callbacks themselves may occupy: with one
 core, or with as many callbacks at a time as cores, a program deadlocks (jax-ml/jax#24255). Here a
 function gets views of XLA's buffers and writes to XLA's result buffers, without copies.
+
+Programs may still run when the interpreter ends. It would wait for their threads, and these for it.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import sys
@@ -121,6 +124,14 @@ def _handle(call: Any) -> None:
 
 
 jax.ffi.register_ffi_target("dpjax_host_call", jax.ffi.pycapsule(_handle), platform="cpu")
+
+
+@atexit.register
+def _keep_client() -> None:
+    """Keep the interpreter from destroying XLA's client, which waits for the client's threads."""
+    if _functions:
+        client = jax.local_devices(backend="cpu")[0].client
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
 
 
 _allowed = True

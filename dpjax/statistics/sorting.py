@@ -122,5 +122,8 @@ class _SortInPlace:
         if len(parts) == 1:
             parts[0].sort()
             return
-        with ThreadPoolExecutor() as pool:  # NumPy sorts without the interpreter lock
-            list(pool.map(np.ndarray.sort, parts))
+        try:
+            with ThreadPoolExecutor() as pool:  # NumPy sorts without the interpreter lock
+                list(pool.map(np.ndarray.sort, parts))
+        except RuntimeError:  # no threads start when the interpreter ends
+            result.sort()

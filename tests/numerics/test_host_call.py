@@ -104,6 +104,20 @@ print(np.isfinite(sums).all())
     assert done.stdout.strip() == "True", done.stderr[-2000:]
 
 
+def test_a_script_ends_whose_last_program_still_sorts():
+    program = """
+import functools, jax, jax.numpy as jnp, dpjax
+x = jnp.zeros((4000, 1000))
+median = jax.jit(functools.partial(dpjax.median, lower=-1, upper=1, neighbors="swap"))
+jax.block_until_ready(median(x))
+median(x)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_sort_uses_it_on_the_cpu():
     """Otherwise what is tested here would be of no use."""
 
