@@ -74,5 +74,4 @@ def count_leading(
 
     count = partial(jax.lax.fori_loop, np.int32(0), rounds, step)
     # On an accelerator a loop is three kernels a round
-    unrolled = partial(jax.lax.fori_loop, 0, int(rounds), step, unroll=True)
-    return by_platform(jnp.zeros(shape, jnp.int32), cpu=count, default=unrolled)
+    return by_platform(jnp.zeros(shape, jnp.int32), cpu=count, default=partial(count, unroll=True))
