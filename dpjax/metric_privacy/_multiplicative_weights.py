@@ -128,7 +128,7 @@ def mwem(
             "queries must have values in [-1, 1] for MWEM: divide them all by their largest "
             "|value|, and multiply the answers by it."
         )
-    counts, total = whole_histogram(x, queries.size, queries.neighbors, public_n)
+    counts, total = whole_histogram(x, queries, public_n)
     known = jnp.asarray(values, total.dtype)
     noise = jnp.asarray(2 * rounds * scale if 0 < scale < inf else nan, total.dtype)
     answers = in_float64(lambda counts, known: counts @ known.T, counts, known)

@@ -14,6 +14,9 @@ places as the universe.
 
 from __future__ import annotations
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -80,15 +83,31 @@ def metric_laplace(
     >>> distribution.mean().tolist(), [round(float(s), 4) for s in distribution.stddev()]
     ([35.0, 100.0], [1.4142, 0.0])
     """
-    values = prepared(queries, metric)[0][:, : metric.num_values]
+    values = prepared(queries, metric)[0]
     known = noise_scales(queries, metric) if scales is None else np.asarray(scales)
     if (spent := load(queries, known, metric)) > 1:
         raise ValueError(f"scales must have a load of at most 1 to be private, got {spent:g}.")
     counts = counts_of(x, metric.num_values)
     moderate("queries", values, counts.dtype)
-    answers = in_float64(lambda counts: counts @ values.T, counts)
+    answers = in_float64(partial(_answers, values, metric), counts)
     c = rounded_up(np.where(known == 0, 1e-18, known), answers.dtype)  # no scale is 0
     return laplace(answers, 1.0, sensitivity=jnp.asarray(np.where(c < np.inf, c, np.nan)))
+
+
+def _answers(values: np.ndarray, metric: Metric, counts: jax.Array) -> jax.Array:
+    """Return Q x, where no rounding of a value that protected elements share tells of a move.
+
+    Such a value is multiplied by the number of records of all these elements.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    part = connected_components(metric.budgets < np.inf)[1]
+    elements = np.arange(metric.size)
+    # Of each part, the null record if it is in it, or another element
+    last = np.max(np.where(part[:, None] == part, elements, 0), axis=1)
+    apart = (values - values[:, last])[:, : metric.num_values]
+    numbers = counts @ np.eye(metric.size)[last[: metric.num_values]]
+    return counts @ apart.T + numbers @ values.T
 
 
 def planar_guarantee(points: ArrayLike, epsilon: float) -> MetricGuarantee:

@@ -228,7 +228,8 @@ def smallest_scales(values: np.ndarray, budgets: np.ndarray, power: int) -> Opti
     alone, live, steep = _live(values, budgets)
     if not len(steep):
         return OptimalScales(alone, 0.0)
-    size = alone[live] ** power
+    # Queries of far smaller noise cannot be seen beside the largest, but have a share
+    size = np.maximum(alone[live] / alone[live].max(), 1e-30) ** power
     v, gap = _shared((steep / alone[live, None]).T, size / np.sum(size), power)
     return OptimalScales(_within(alone, live, steep, alone[live] / v), gap)
 

@@ -127,7 +127,8 @@ def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike) -> Fin
         c = max over i, j of (max over r of g_r - min over r of g_r) / 2 / d(i, j)
 
     where g_r = w_rj - w_ri is the change by a move from i to j. c is rounded up, and at least
-    sqrt(eps) times the largest |weight|, so that the rounding of a score is small compared to it.
+    sqrt(eps) times the largest |weight|: at that scale, the rounding of the scores of n records
+    moves exponents by up to n 2^-26 in float64.
 
     Args:
         x: see :mod:`dpjax.metric_privacy`.
@@ -214,7 +215,7 @@ def small_db(
     [0.9523, 0.0474, 0.0003]
     """
     checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
-    counts, public = whole_histogram(x, queries.size, queries.neighbors, public_n)
+    counts, public = whole_histogram(x, queries, public_n)
     parts = small_databases(queries.size, size), queries.values, queries.scale
     databases, values, scale = (jnp.asarray(part, public.dtype) for part in parts)
     cost = costs(_misses, counts, public, values, databases)

@@ -43,9 +43,10 @@ def from_points(points: ArrayLike, *, epsilon: float, distance: Distance = "eucl
         ball = _on_the_ball(places)
         half = np.minimum(cdist(ball, ball) / 2, 1.0)
         return Metric(rate * 2 * _EARTH_RADIUS * np.arcsin(half))
-    # Integers are subtracted before they are rounded
-    exact = np.asarray(points).astype(object)
-    places = (exact - exact.min(axis=0)).astype(np.float64)
+    given = np.asarray(points)
+    if given.dtype.kind in "iuO":  # subtracted before they are rounded
+        exact = given.astype(object)
+        places = (exact - exact.min(axis=0)).astype(np.float64)
     apart = cdist(places, places, _NAMES[distance])
     if not np.isfinite(apart).all():
         raise ValueError("points must have finite distances: rescale them.")

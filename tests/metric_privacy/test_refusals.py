@@ -11,6 +11,7 @@ from dpjax.accounting import Guarantee
 LINE = mp.Metric([[0.0, 1, 3], [1, 0, 2], [3, 2, 0]])
 HIDDEN = mp.Metric([[0.0, 1, 1], [1, 0, 1], [1, 1, 0]], "add_remove")
 ASKED = mp.LipschitzQueries(jnp.array([[0.0, 0.5, 1.0]]), jnp.array(0.5))
+FINER = mp.LipschitzQueries(np.array([[0.1, 0.1 + 4e-9, 0.1]]), np.array(8e-9))
 PROMISE = mp.MetricGuarantee(LINE)
 
 REFUSED = {
@@ -60,6 +61,10 @@ REFUSED = {
         lambda: mp.mwem(
             jax.random.key(0), [1, 2], mp.lipschitz_queries([[0.0, 1.0]], HIDDEN), rounds=1
         ),
+    ),
+    "values that would be rounded": (
+        "got float32 and float64",
+        lambda: mp.small_db(np.float32([1, 2, 3]), FINER, size=2),
     ),
     "n from the data": (
         "public_n",

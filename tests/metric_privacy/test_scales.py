@@ -117,6 +117,14 @@ def test_the_certificate_of_many_pairs_and_queries():
             assert 1 - 1e-9 < load(values, best.scales, from_budgets(budgets)) <= 1
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_scales_whose_squares_are_no_floats(objective):
+    queries, pair = np.diag([1e-200, 1.0, 1e200]), from_budgets(1 - np.eye(3))
+    best = optimal_scales(queries, pair, objective=objective)
+    assert best.gap < 1e-7
+    assert 1 - 1e-9 < load(queries, best.scales, pair) <= 1
+
+
 def test_the_printed_selection_overspends():
     """The control of Algorithm 3: budgets that are used up but for rounding are spent again."""
     spent = []
