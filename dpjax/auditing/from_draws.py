@@ -129,12 +129,13 @@ def lower_bound(
     low, high, forward = _choose(delta, *chosen_on)
     sizes = tuple(map(len, tested))
     counts = np.array([np.sum((low < scores) & (scores <= high), axis=0) for scores in tested])
-    top, base = np.where(forward, counts, counts[::-1])
-    top_of, base_of = (np.where(forward, *order) for order in (sizes, sizes[::-1]))
     error = (1 - confidence) / 2
-    above = lower_limit(top, trials=top_of, error=error) - delta
-    below = upper_limit(base, trials=base_of, error=error)
-    epsilon = np.log(np.maximum(above / below, 1.0))
+
+    def ratio(top: int, base: int) -> Array:
+        likely = lower_limit(counts[top], trials=sizes[top], error=error)
+        return (likely - delta) / upper_limit(counts[base], trials=sizes[base], error=error)
+
+    epsilon = np.log(np.maximum(np.where(forward, ratio(0, 1), ratio(1, 0)), 1.0))
     return BlackBoxBound(epsilon, confidence, delta, low, high, forward, *counts, *sizes)
 
 

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks.numbers import Interval
 from dpjax.metric_privacy.fitting import LipschitzQueries
+from dpjax.numerics.arrays import concatenate
 from dpjax.numerics.float64 import in_float64
 
 MOST_RECORDS = 2.0**40
@@ -29,8 +30,7 @@ def counts_of(x: ArrayLike, size: int) -> jax.Array:
     counts = checks.float_array("x", x)
     if counts.shape[-1:] != (size,):
         raise ValueError(f"x must count {size} elements on its last axis, got {counts.shape}.")
-    known = (counts > 0) & (counts < jnp.inf)
-    return jnp.where(known, jnp.minimum(counts, MOST_RECORDS), 0.0)
+    return jnp.where(counts < jnp.inf, jnp.clip(counts, 0.0, MOST_RECORDS), 0.0)
 
 
 def whole_histogram(
@@ -41,13 +41,11 @@ def whole_histogram(
     Their shapes are ``(..., N)`` and ``(...)``. The number of null records, ``public_n`` minus
     the counts, may be negative and is not clipped: one more record is always one null record less.
     """
+    checks.instance("queries", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     hidden = queries.neighbors == "add_remove"
     counts = counts_of(x, queries.size - hidden)
     if queries.values.dtype.itemsize > counts.dtype.itemsize:
-        raise TypeError(
-            f"x must have the dtype of the queries, whose scale is for values that are not rounded "
-            f"again, got {counts.dtype} and {queries.values.dtype}."
-        )
+        raise TypeError(f"x must have the dtype of the queries, {queries.values.dtype}.")
     if public_n is None:
         if hidden:
             raise ValueError(
@@ -60,8 +58,7 @@ def whole_histogram(
     public = held.array("public_n", public_n, counts.dtype)
     if hidden:
         null = in_float64(lambda counts, n: n - jnp.sum(counts, axis=-1), counts, public)
-        known = jnp.broadcast_to(counts, (*null.shape, counts.shape[-1]))
-        counts = jnp.concatenate([known, null[..., None]], axis=-1)
+        counts = concatenate(counts, null[..., None])
     return counts, public
 
 

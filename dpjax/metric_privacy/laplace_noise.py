@@ -101,13 +101,12 @@ def _answers(values: np.ndarray, metric: Metric, counts: jax.Array) -> jax.Array
     """
     from scipy.sparse.csgraph import connected_components
 
-    part = connected_components(metric.budgets < np.inf)[1]
-    elements = np.arange(metric.size)
-    # Of each part, the null record if it is in it, or another element
-    last = np.max(np.where(part[:, None] == part, elements, 0), axis=1)
-    apart = (values - values[:, last])[:, : metric.num_values]
-    numbers = counts @ np.eye(metric.size)[last[: metric.num_values]]
-    return counts @ apart.T + numbers @ values.T
+    number, part = connected_components(metric.budgets < np.inf)
+    common = np.zeros((len(values), number))
+    common[:, part] = values  # of the last element of each part, which may be the null record
+    known = slice(metric.num_values)
+    records = counts @ np.eye(number)[part[known]]
+    return counts @ (values - common[:, part]).T[known] + records @ common.T
 
 
 def planar_guarantee(points: ArrayLike, epsilon: float) -> MetricGuarantee:
@@ -117,7 +116,7 @@ def planar_guarantee(points: ArrayLike, epsilon: float) -> MetricGuarantee:
 
     >>> cost = planar_laplace.guarantee([[0.0, 0.0], [3.0, 4.0]], 0.1)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
-    d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
+    d-privacy on 2 elements with budgets 0.5, n public:
     0.5-DP under swap neighbors
     """
     return MetricGuarantee(from_points(points, epsilon=epsilon))
@@ -166,11 +165,6 @@ def nearest_point(draws: ArrayLike, points: ArrayLike) -> np.ndarray:
     """
     from scipy.spatial import KDTree
 
-    drawn, places = numbers("draws", draws), finite("points", points, ("N", "D"))
-    if drawn.shape[-1:] != places.shape[1:]:
-        raise ValueError(
-            f"draws must have a last axis of {places.shape[1]} coordinates, got {drawn.shape}."
-        )
+    drawn, places = numbers("draws", draws), KDTree(finite("points", points, ("N", "D")))
     known = np.isfinite(drawn).all(axis=-1)
-    found = KDTree(places).query(np.where(known[..., None], drawn, 0.0))[1]
-    return np.where(known, found, 0)
+    return np.where(known, places.query(np.where(known[..., None], drawn, 0.0))[1], 0)

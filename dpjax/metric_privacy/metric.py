@@ -114,11 +114,10 @@ class Metric(Shown):
         (0, 2, 3.0)
         """
         shortest = self.closure().budgets
-        with np.errstate(invalid="ignore"):  # inf - inf
-            excess = self.budgets - shortest
-        excess = np.where(self.budgets > shortest * (1 + ROUNDING), excess, 0.0)
+        longer = self.budgets > shortest * (1 + ROUNDING)
+        excess = np.subtract(self.budgets, shortest, where=longer, out=np.zeros_like(shortest))
         i, j = divmod(int(np.argmax(excess)), self.size)
-        return (i, j, float(shortest[i, j])) if excess[i, j] else None
+        return (i, j, float(shortest[i, j])) if longer.any() else None
 
     def with_absence(self, budgets: ArrayLike) -> Metric:
         """Return the metric with the null record as the last element, which makes n private.

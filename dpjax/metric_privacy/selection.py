@@ -61,7 +61,7 @@ def selection_guarantee(metric: Metric) -> MetricGuarantee:
     >>> from dpjax.metric_privacy import from_budgets
     >>> cost = metric_exponential.guarantee(from_budgets([[0.0, 0.5], [0.5, 0.0]]))
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
-    d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
+    d-privacy on 2 elements with budgets 0.5, n public:
     0.5-DP under swap neighbors
     """
     return MetricGuarantee(metric, ranges=1)
@@ -112,7 +112,8 @@ def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayL
             f"sensitivity must be finite and not negative, ({metric.size}, {metric.size}), got "
             f"shape {change.shape}."
         )
-    needed = _largest_ratio(np.maximum(change, change.T), metric.budgets, points.dtype)
+    change = np.maximum(change, change.T) * (1 - np.eye(metric.size))
+    needed = _largest_ratio(change, metric.budgets, points.dtype)
     scale = rounded_up(needed * (1 + 2.0**-50), points.dtype)
     return _distribution(costs(jnp.asarray, points), scale)
 
@@ -169,7 +170,7 @@ def small_db_guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuara
     >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
     >>> cost = small_db.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
-    d-privacy on 2 elements with budgets 2 to 2, n public:
+    d-privacy on 2 elements with budgets 2, n public:
     2-DP under swap neighbors
     """
     return selection_guarantee(allowed_by(queries, metric))
@@ -214,7 +215,6 @@ def small_db(
     ... ]  # of 2, 1 and 0 records of the second kind
     [0.9523, 0.0474, 0.0003]
     """
-    checks.instance("small_db", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
     counts, public = whole_histogram(x, queries, public_n)
     parts = small_databases(queries.size, size), queries.values, queries.scale
     databases, values, scale = (jnp.asarray(part, public.dtype) for part in parts)
@@ -289,7 +289,7 @@ def _scale(weights: np.ndarray, budgets: np.ndarray, dtype: np.dtype) -> np.ndar
 def _largest_ratio(change: np.ndarray, budgets: np.ndarray, dtype: np.dtype) -> float:
     """Return the largest ratio to the budgets of two elements minus rounding."""
     left = np.maximum(budgets - 2.0**7 * np.finfo(dtype).eps, 0.0)
-    return float(np.max(ratio(change, np.where(np.eye(len(budgets)) == 1, np.inf, left))))
+    return float(np.max(ratio(change, left)))
 
 
 @jax.jit

@@ -17,7 +17,6 @@ from dpjax import checks
 from dpjax.metric_privacy.metric import ROUNDING, Metric, finite, prices
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "great_circle"]
-_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 _EARTH_RADIUS = 6371.0088  # mean radius in kilometers
 
 
@@ -47,7 +46,7 @@ def from_points(points: ArrayLike, *, epsilon: float, distance: Distance = "eucl
     if given.dtype.kind in "iuO":  # subtracted before they are rounded
         exact = given.astype(object)
         places = (exact - exact.min(axis=0)).astype(np.float64)
-    apart = cdist(places, places, _NAMES[distance])
+    apart = cdist(places, places, "cityblock" if distance == "manhattan" else distance)
     if not np.isfinite(apart).all():
         raise ValueError("points must have finite distances: rescale them.")
     return Metric(rate * apart)
@@ -271,11 +270,12 @@ def range_queries(sizes: Sequence[int]) -> np.ndarray:
     >>> range_queries([3]).astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
     """
-    tables: list[np.ndarray] = []
-    for n in _sizes(sizes):
+
+    def intervals(n: int) -> np.ndarray:
         low, high = np.triu_indices(n)
-        tables.append((low[:, None] <= np.arange(n)) & (np.arange(n) <= high[:, None]))
-    return reduce(np.kron, tables).astype(np.float32)
+        return (low[:, None] <= np.arange(n)) & (np.arange(n) <= high[:, None])
+
+    return reduce(np.kron, map(intervals, _sizes(sizes))).astype(np.float32)
 
 
 def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:

@@ -63,7 +63,7 @@ REFUSED = {
         ),
     ),
     "values that would be rounded": (
-        "got float32 and float64",
+        "the dtype of the queries, float64",
         lambda: mp.small_db(np.float32([1, 2, 3]), FINER, size=2),
     ),
     "n from the data": (
