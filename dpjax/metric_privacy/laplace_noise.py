@@ -101,12 +101,12 @@ def _answers(values: np.ndarray, metric: Metric, counts: jax.Array) -> jax.Array
     """
     from scipy.sparse.csgraph import connected_components
 
-    number, part = connected_components(metric.budgets < np.inf)
-    common = np.zeros((len(values), number))
+    num_parts, part = connected_components(metric.budgets < np.inf)
+    common = np.zeros((len(values), num_parts))
     common[:, part] = values  # of the last element of each part, which may be the null record
-    known = slice(metric.num_values)
-    records = counts @ np.eye(number)[part[known]]
-    return counts @ (values - common[:, part]).T[known] + records @ common.T
+    counted = slice(metric.num_values)
+    records = counts @ np.eye(num_parts)[part[counted]]
+    return counts @ (values - common[:, part]).T[counted] + records @ common.T
 
 
 def planar_guarantee(points: ArrayLike, epsilon: float) -> MetricGuarantee:
