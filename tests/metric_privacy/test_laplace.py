@@ -80,7 +80,7 @@ def test_no_rounding_of_what_all_elements_share_tells_of_a_move(x64):
     pairs = from_budgets([[0, 1, np.inf], [1, 0, np.inf], [np.inf, np.inf, 0]])
     found = metric_laplace(x, queries, pairs).mean()
     assert found[0, 0] == found[1, 0]
-    assert len(np.unique(x @ queries[0])) == 2  # the control
+    assert np.ptp(x @ queries[0]) > 0  # the control
 
 
 def test_no_record_is_too_strange():
