@@ -96,6 +96,10 @@ def lower_bound(
     Returns:
         A :class:`BlackBoxBound` of the batch shape. NaN scores count as ``+inf``.
 
+    Raises:
+        ValueError: there are fewer than two draws, batch shapes differ, or ``score`` changes the
+            shape.
+
     Privacy:
         If the mechanism is (epsilon, delta)-DP and the draws are independent, each row's bound is
         above epsilon with probability at most ``1 - confidence``. For a statement about all of
@@ -155,6 +159,9 @@ def log_ratio(
 
     Returns:
         A function of draws ``(n, ...)`` that returns scores of that shape, for :func:`lower_bound`.
+
+    Raises:
+        ValueError: ``resolution`` is not positive.
 
     Privacy:
         Not private: it reads both distributions. Use it for datasets that may be published.

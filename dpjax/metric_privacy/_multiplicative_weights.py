@@ -96,7 +96,8 @@ def mwem(
         infinite.
 
     Raises:
-        ValueError: a query has a value outside [-1, 1].
+        TypeError: ``x`` is float32 and the queries are float64.
+        ValueError: a query has a value outside [-1, 1], or ``public_n`` is needed and not given.
 
     Privacy:
         d-private for each dataset and draw, under the relation of the metric of the queries; a

@@ -141,6 +141,9 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike) -> Radial:
         Each location is d-private with d = epsilon * distance. Public: epsilon and the number of
         records. Float draws are simulations.
 
+    References:
+        Andres et al. (2013), "Geo-indistinguishability"; Chatzikokolakis et al. (2013).
+
     >>> noisy = planar_laplace([[120.0, 40.0]], 0.01)
     >>> round(float(noisy.mean_norm_error()[0]), 1), round(float(noisy.norm_quantile(0.95)[0]), 1)
     (200.0, 474.4)
@@ -159,6 +162,9 @@ def nearest_point(draws: ArrayLike, points: ArrayLike) -> np.ndarray:
 
     Returns:
         Integers ``(...)``; 0 for a draw that is not finite.
+
+    Raises:
+        ValueError: draws and points differ in their number of coordinates.
 
     >>> nearest_point([[0.2, 0.9], [7.0, 1.0]], [[0.0, 0.0], [0.0, 1.0], [5.0, 1.0]]).tolist()
     [1, 2]

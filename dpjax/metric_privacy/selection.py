@@ -88,6 +88,9 @@ def metric_exponential(scores: ArrayLike, metric: Metric, *, sensitivity: ArrayL
         A row is NaN if a score is NaN or ``+inf``, or all are ``-inf``; and if no protected pair
         changes any score: the scores are then as public as n is, and need no mechanism.
 
+    Raises:
+        ValueError: there are no candidates, or a sensitivity is negative.
+
     Privacy:
         d-private, and of bounded range d(i, j) too, under the relation of the metric. Public: the
         metric, the sensitivity, and n under swap.
@@ -142,8 +145,14 @@ def linear_selection(x: ArrayLike, metric: Metric, *, weights: ArrayLike) -> Fin
         the probability, up to rounding. In float32 budgets below 2^-16 are smaller than the
         rounding, and make it uniform: enable float64 for them.
 
+    Raises:
+        ValueError: in float32 a weight is above 1e19.
+
     Privacy:
         As :func:`metric_exponential`. Public: the metric, the weights, and n under swap.
+
+    References:
+        Kamalaruban et al. (2020), Theorem 3.
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0], [1.0, 0.0]])
@@ -197,6 +206,11 @@ def small_db(
         size)[distribution.sample_index(key)]`` is a database, and ``n/size`` times its answers are
         the answers to all queries. NaN if the scale of the queries is infinite.
 
+    Raises:
+        TypeError: ``x`` is float32 and the queries are float64.
+        ValueError: ``public_n`` is needed and not given, or above 2 / eps, or there are too many
+            databases.
+
     Privacy:
         d-private, under the relation of the metric of the queries. Public: the queries, c, the
         size, and n or its bound ``public_n``. In float32 the exponents of neighbors are rounded by
@@ -228,6 +242,9 @@ def small_databases(num_elements: int, size: int) -> np.ndarray:
     The order is lexicographic.
 
     R = C(N + m - 1, m) is at most 200,000.
+
+    Raises:
+        ValueError: there are more.
 
     >>> small_databases(3, 2).tolist()
     [[0, 0, 2], [0, 1, 1], [0, 2, 0], [1, 0, 1], [1, 1, 0], [2, 0, 0]]

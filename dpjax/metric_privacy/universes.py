@@ -31,6 +31,12 @@ def from_points(points: ArrayLike, *, epsilon: float, distance: Distance = "eucl
         distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference), or
             ``"great_circle"``: kilometers between pairs of latitude and longitude in degrees.
 
+    Raises:
+        ValueError: a distance is not finite, or a latitude beyond 90 degrees.
+
+    References:
+        Kamalaruban et al. (2020), Sections 4 and 5.
+
     >>> from_points([[0.0], [1.0], [3.0]], epsilon=0.5).budgets.tolist()
     [[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]]
     """
@@ -60,6 +66,12 @@ def from_dates(dates: ArrayLike, *, epsilon: float) -> Metric:
             Python dates, or numbers of days.
         epsilon: positive, the budget per day (epsilon / T protects a period of T days by epsilon).
 
+    Raises:
+        ValueError: a date is missing, or further from 1970.
+
+    References:
+        Kamalaruban et al. (2020), Section 5.
+
     >>> import datetime
     >>> dates = [datetime.date(2024, 2, 28), datetime.date(2024, 3, 1)]
     >>> from_dates(dates, epsilon=0.5).budgets.tolist()
@@ -85,6 +97,12 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
             labels of any kind.
         budgets: ``(A,)``, the budget of a change of each attribute: nonnegative, ``inf`` for an
             unprotected one.
+
+    Raises:
+        ValueError: a record is NaN.
+
+    References:
+        Kamalaruban et al. (2020), Section 5.
 
     >>> records = [["m", "yes"], ["m", "no"], ["f", "no"]]
     >>> weighted_hamming(records, budgets=[2.0, 0.5]).budgets.tolist()
@@ -146,6 +164,9 @@ def product(*metrics: Metric) -> Metric:
     are together d-private (Kamalaruban et al. 2020, Appendix C). The last universe varies fastest,
     as in ``itertools.product``. The metrics must not have a null record: add it to the product.
 
+    Raises:
+        ValueError: a metric has the null record.
+
     >>> from dpjax.metric_privacy import uniform
     >>> both = product(from_points([[0.0], [3.0]], epsilon=0.5), uniform(2, epsilon=1.0))
     >>> both.budgets[0].tolist()
@@ -169,6 +190,9 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
         edges: int ``(E, 2)``, pairs of nodes 0 to N-1 of the public graph.
         size: the number N of nodes.
         budgets: ``(E,)``, or one for all: nonnegative, ``inf`` for an absent edge.
+
+    Raises:
+        ValueError: an edge has a node that is not in the graph.
 
     References:
         Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He,
@@ -196,6 +220,12 @@ def spanning_tree(metric: Metric) -> Metric:
         metric: the lengths that the tree minimizes, for example the distances of points, without
             the null record. Of edges of equal length any may be in the tree; elements that no
             finite budget connects stay at ``inf``.
+
+    Raises:
+        ValueError: the metric has the null record.
+
+    References:
+        Kamalaruban et al. (2020), Section 5.
 
     >>> points = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)
     >>> spanning_tree(points).budgets.tolist()
@@ -226,6 +256,9 @@ def blowfish(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
         epsilon: positive.
         threshold: positive, a distance. A distance above it by rounding counts as within it: 0.4 -
             0.3 is more than 0.1.
+
+    Raises:
+        ValueError: ``distances`` have the null record.
 
     References:
         He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al.
@@ -266,6 +299,9 @@ def range_queries(sizes: Sequence[int]) -> np.ndarray:
     grid are in the order of ``itertools.product``: the last attribute changes first.
 
     ``sizes`` are the numbers of values of the attributes. K is the product of n (n + 1) / 2.
+
+    References:
+        Kamalaruban et al. (2020), Section 2.4.
 
     >>> range_queries([3]).astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
