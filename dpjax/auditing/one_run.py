@@ -212,7 +212,7 @@ def audit_scores(
         A :class:`OneRunAudit` with the numbers of the best pair; ``tried`` is the number of pairs.
 
     Raises:
-        ValueError: a score is NaN, ``present`` is not booleans of the same shape, or ``guesses`` are
+        ValueError: a score is NaN, ``present`` is not bools of the same shape, or ``guesses`` are
             no pairs whose sum is from 1 to m.
 
     Privacy:
