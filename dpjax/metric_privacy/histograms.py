@@ -52,7 +52,7 @@ def whole_histogram(
                 "public_n must be given under add_remove neighbors, where n is private: a public "
                 "total, such as an upper bound on n."
             )
-        return counts, in_float64(lambda counts: jnp.sum(counts, axis=-1), counts)
+        return counts, in_float64(partial(jnp.sum, axis=-1), counts)
     most = 2 / float(jnp.finfo(counts.dtype).eps)  # integers up to there are exact
     held = Interval(f"positive and at most {most:.0f}", 0, most, "(]")
     public = held.array("public_n", public_n, counts.dtype)

@@ -172,5 +172,7 @@ def nearest_point(draws: ArrayLike, points: ArrayLike) -> np.ndarray:
     from scipy.spatial import KDTree
 
     drawn, places = numbers("draws", draws), KDTree(finite("points", points, ("N", "D")))
+    if drawn.shape[-1:] != (places.m,):
+        raise ValueError(f"draws must have {places.m} coordinates, got shape {drawn.shape}.")
     known = np.isfinite(drawn).all(axis=-1)
     return np.where(known, places.query(np.where(known[..., None], drawn, 0.0))[1], 0)

@@ -64,7 +64,7 @@ class Metric(Shown):
             )
         least, most = np.minimum(given, given.T), np.maximum(given, given.T)
         right = (least >= most * (1 - ROUNDING)) & (least >= 0)
-        right &= (given == 0) | ~np.eye(len(given), dtype=bool)
+        right &= (given == 0) | (np.eye(len(given)) == 0)
         if not right.all():
             i, j = np.argwhere(~right)[0]
             raise ValueError(
@@ -90,7 +90,7 @@ class Metric(Shown):
     @property
     def smallest(self) -> float:
         """The smallest budget between two different elements; ``inf`` for one element."""
-        return float(np.min(self.budgets[~np.eye(self.size, dtype=bool)], initial=np.inf))
+        return float(np.min(self.budgets[np.eye(self.size) == 0], initial=np.inf))
 
     def closure(self) -> Metric:
         """Return the lengths of shortest paths (Floyd 1962), in N steps of N x N sums.

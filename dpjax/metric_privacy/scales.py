@@ -96,7 +96,7 @@ def single_query_scale(query: ArrayLike, metric: Metric) -> float:
     >>> round(single_query_scale([0.0, 0.5, 0.2], metric), 4)
     0.25
     """
-    return float(noise_scales(np.asarray(query)[None], metric, strategy="common")[0])
+    return float(noise_scales(finite("query", query, ("N",))[None], metric, strategy="common")[0])
 
 
 def noise_scales(

@@ -205,7 +205,7 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     whole = pairs.shape == (len(pairs), 2) and pairs.dtype.kind in "iu"
     if not whole or not np.all((pairs >= 0) & (pairs < size)):
         raise ValueError(f"edges must be integers (E, 2), pairs of nodes from 0 to {size - 1}.")
-    lengths = np.where(np.eye(size) == 1, 0.0, np.inf)
+    lengths = np.where(np.eye(size), 0.0, np.inf)
     np.minimum.at(lengths, tuple(pairs.T), prices(budgets, len(pairs), "edge"))
     return Metric(np.minimum(lengths, lengths.T)).closure()
 
@@ -237,8 +237,7 @@ def spanning_tree(metric: Metric) -> Metric:
     # A tree depends on the order of lengths only, and SciPy takes 0 for no edge
     order = 1 + np.unique(lengths, return_inverse=True)[1].reshape(lengths.shape)
     tree = minimum_spanning_tree(np.where(np.isinf(lengths), 0, order)).toarray()
-    edges = np.argwhere(tree)
-    return from_graph(edges, size=metric.size, budgets=lengths[tree > 0])
+    return from_graph(np.argwhere(tree), size=metric.size, budgets=lengths[tree > 0])
 
 
 def blowfish(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
