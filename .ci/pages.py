@@ -2,7 +2,8 @@
 
 python .ci/pages.py FOLDER
 
-It fails where a reference leads nowhere or into a private module, or a public name has no page.
+It fails where a reference leads nowhere or into a private module, a public name has no page, or
+pdoc warns.
 """
 
 import importlib
@@ -11,6 +12,7 @@ import pathlib
 import pkgutil
 import re
 import sys
+import typing
 import warnings
 from collections.abc import Iterator
 
@@ -58,6 +60,17 @@ def leads_somewhere(reference: str, value: object) -> bool:
         return False
 
 
+def know_fields(value: type) -> None:
+    """Resolve types of fields that pdoc cannot: of named tuples, and of a base class elsewhere."""
+    try:
+        hints = typing.get_type_hints(value)
+    except NameError:  # of a module that only type checkers import: pdoc reads these
+        return
+    for method in (value.__init__, value.__new__):
+        known = getattr(method, "__annotations__", {})
+        known.update({name: hints[name] for name in known.keys() & hints.keys()})
+
+
 def faults(folder: pathlib.Path) -> Iterator[str]:
     """References that lead nowhere, and names without a page."""
     for package in PACKAGES:
@@ -74,14 +87,17 @@ def faults(folder: pathlib.Path) -> Iterator[str]:
 # Names that a package imports when they are asked for are put into it: pdoc looks for what is
 # there.
 for package in PACKAGES:
-    vars(package).update({name: getattr(package, name) for name in package.__all__})
+    public = {name: getattr(package, name) for name in package.__all__}
+    vars(package).update(public)
+    for each in filter(inspect.isclass, public.values()):
+        know_fields(each)
 dpjax.__doc__ = in_markdown(dpjax.__doc__ or "")
 if leads_somewhere("dpjax.no_such_name", dpjax.median):
     sys.exit("the check sees nothing")
 
 output = pathlib.Path(sys.argv[1])
 pdoc.render.configure(docformat="google", show_source=False, math=True)
-warnings.filterwarnings("error", message="(?s).*does not resolve")
+warnings.filterwarnings("error", module="pdoc")
 rooms = [f"dpjax.{room}" for room in ROOMS if room not in dpjax.__all__]
 pdoc.pdoc("dpjax", *rooms, output_directory=output)
 sys.exit("\n".join(faults(output)) or None)

@@ -2,7 +2,7 @@
 
 The extra ``accounting`` composes privacy losses by dp-accounting, and :meth:`Composition.losses` is
 one of its distributions. Importing this package does not import JAX: numbers
-are on the host.
+are on the host. One that is out of range raises ``ValueError``.
 
 **Adaptive budgets.** Where the next query depends on the answers so far, a :class:`PrivacyFilter`
 keeps all mechanisms together (epsilon, delta)-DP and refuses a mechanism that would exceed this

@@ -9,6 +9,7 @@ The result is a lower bound of a mechanism's epsilon.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -149,13 +150,17 @@ def worst_neighbor(
         present &= ~np.isnan(data)
     data = np.clip(np.where(np.isnan(data), low, data), low, high)
 
-    def rows_of(places: Array, entries: Array) -> tuple[Array, Array]:
-        """Return the datasets and masks in which one record each has a new value, or is removed."""
-        here = np.arange(data.size) == places[:, None]
-        stays = ~np.isnan(entries)[:, None]
-        return np.where(here & stays, entries[:, None], data), np.where(here, stays, present)
+    def rows_of(changes: Array) -> tuple[Array, Array]:
+        """Return the datasets and masks of changes ``(batch, 2)``.
 
-    rows, masks = rows_of(np.full(_ROWS, -1), np.zeros(_ROWS))
+        A change is the index of a record and its new value, NaN for a removal.
+        """
+        place, entry = changes.T[..., None]
+        here, stays = np.arange(data.size) == place, ~np.isnan(entry)
+        return np.where(here & stays, entry, data), np.where(here, stays, present)
+
+    nobody = np.array([[-1.0, np.nan]])
+    rows, masks = rows_of(np.repeat(nobody, _ROWS, axis=0))
     compute: DistributionOf = jax.jit(distribution_of)
     try:
         jax.eval_shape(compute, rows, masks)
@@ -176,50 +181,46 @@ def worst_neighbor(
                 "on, for example median(x, mask=mask, ...)."
             )
 
-    def loss_of(places: Array, entries: Array) -> PrivacyLoss:
-        return privacy_loss(own, compute(*rows_of(places, entries)))
+    def loss_of(changes: Array) -> PrivacyLoss:
+        return privacy_loss(own, compute(*rows_of(changes)))
 
-    def score(places: Array, entries: Array) -> Array:
+    def score(changes: Array) -> Array:
         """Return the objective of changes, in batches of one shape.
 
         An undefined one is infinite, as it must not pass for a private one.
         """
         scores = [np.zeros(0)]
-        for first in range(0, places.size, _ROWS):
-            some = np.minimum(np.arange(first, first + _ROWS), places.size - 1)
-            scores.append(objective(loss_of(places[some], entries[some])))
-        together = np.concatenate(scores)[: places.size]
+        for first in range(0, len(changes), _ROWS):
+            some = np.minimum(np.arange(first, first + _ROWS), len(changes) - 1)
+            scores.append(objective(loss_of(changes[some])))
+        together = np.concatenate(scores)[: len(changes)]
         return np.where(np.isnan(together), np.inf, together)
 
     indices = np.flatnonzero(present)
     grid = _grid(data[indices], own, values, low, high)
-    # A change is an index and the new value of its record, NaN for a removal.
-    gone = indices if neighbors == "add_remove" else indices[:0]
+    gone = [(place, np.nan) for place in indices] if neighbors == "add_remove" else []
     changed = indices if neighbors == "swap" else np.array([data.size - 1])
-    places = np.concatenate([gone, np.repeat(changed, grid.size)])
-    entries = np.concatenate([np.full(gone.size, np.nan), np.tile(grid, changed.size)])
-    scores = score(places, entries)
-    found = [(places, entries, scores), ([-1], [np.nan], [-np.inf])]  # nobody, if all are absent
+    tried = [np.array([*gone, *product(changed, grid)]).reshape(-1, 2), nobody]
+    scores = [score(tried[0]), np.array([-np.inf])]  # of nobody, if all are absent
     if changed.size and grid.size:
-        table = scores[gone.size :].reshape(changed.size, grid.size)
+        table = scores[0][len(gone) :].reshape(changed.size, grid.size)
         start = np.argsort(-table.max(axis=0))[:_STARTS]
         place, entry = changed[table.argmax(axis=0)[start]], grid[start]
         gaps = np.diff(grid, prepend=grid[0], append=grid[-1])
         step = np.maximum(gaps[:-1], gaps[1:])[start]
         for _ in range(refine):
-            tried = entry[:, None] + step[:, None] * np.linspace(-1, 1, 2 * _FINER + 1)
-            tried = np.clip(tried, low, high)
-            scores = score(np.repeat(place, tried.shape[1]), tried.ravel()).reshape(tried.shape)
-            top = np.arange(start.size), scores.argmax(axis=1)
-            entry, step = tried[top], step / _FINER
-            found.append((place, entry, scores[top]))
-    places, entries, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-    best = scores.argmax()
-    place, entry = (np.repeat(of[best], _ROWS) for of in (places, entries))
-    loss = PrivacyLoss(*(field[0] for field in vars(loss_of(place, entry)).values()))
-    rows, masks = rows_of(place, entry)
+            near = entry[:, None] + step[:, None] * np.linspace(-1, 1, 2 * _FINER + 1)
+            near = np.clip(near, low, high)
+            tried.append(np.stack([np.repeat(place, near.shape[1]), near.ravel()], axis=1))
+            scores.append(score(tried[-1]))
+            entry = near[np.arange(start.size), scores[-1].reshape(near.shape).argmax(axis=1)]
+            step = step / _FINER
+    every = np.concatenate(scores)
+    best = np.repeat(np.concatenate(tried)[[every.argmax()]], _ROWS, axis=0)
+    loss = PrivacyLoss(*(field[0] for field in vars(loss_of(best)).values()))
+    rows, masks = rows_of(best)
     return WorstNeighbor(
-        float(scores[best]), loss, int(place[0]), float(entry[0]), rows[0], masks[0]
+        float(every.max()), loss, int(best[0, 0]), float(best[0, 1]), rows[0], masks[0]
     )
 
 

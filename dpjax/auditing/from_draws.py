@@ -96,6 +96,10 @@ def lower_bound(
     Returns:
         A :class:`BlackBoxBound` of the batch shape. NaN scores count as ``+inf``.
 
+    Raises:
+        ValueError: there are fewer than two draws, batch shapes differ, or ``score`` changes the
+            shape.
+
     Privacy:
         If the mechanism is (epsilon, delta)-DP and the draws are independent, each row's bound is
         above epsilon with probability at most ``1 - confidence``. For a statement about all of
@@ -129,12 +133,13 @@ def lower_bound(
     low, high, forward = _choose(delta, *chosen_on)
     sizes = tuple(map(len, tested))
     counts = np.array([np.sum((low < scores) & (scores <= high), axis=0) for scores in tested])
-    top, base = np.where(forward, counts, counts[::-1])
-    top_of, base_of = (np.where(forward, *order) for order in (sizes, sizes[::-1]))
     error = (1 - confidence) / 2
-    above = lower_limit(top, trials=top_of, error=error) - delta
-    below = upper_limit(base, trials=base_of, error=error)
-    epsilon = np.log(np.maximum(above / below, 1.0))
+
+    def ratio(top: int, base: int) -> Array:
+        likely = lower_limit(counts[top], trials=sizes[top], error=error)
+        return (likely - delta) / upper_limit(counts[base], trials=sizes[base], error=error)
+
+    epsilon = np.log(np.maximum(np.where(forward, ratio(0, 1), ratio(1, 0)), 1.0))
     return BlackBoxBound(epsilon, confidence, delta, low, high, forward, *counts, *sizes)
 
 
@@ -154,6 +159,9 @@ def log_ratio(
 
     Returns:
         A function of draws ``(n, ...)`` that returns scores of that shape, for :func:`lower_bound`.
+
+    Raises:
+        ValueError: ``resolution`` is not positive.
 
     Privacy:
         Not private: it reads both distributions. Use it for datasets that may be published.

@@ -51,6 +51,9 @@ def p_value(
     Returns:
         Float64 of the broadcast shape, at most 1, rounded up by at least 1e-10 of itself.
 
+    Raises:
+        ValueError: a number is out of range, or ``canaries`` is needed and not given.
+
     Privacy:
         The coins must be fair and independent, the guesses a function of the output alone, and the
         guarantee must hold for including or excluding each canary: under add/remove, or under swap
@@ -113,6 +116,9 @@ def epsilon_lower_bound(
     Returns:
         Float64 of the broadcast shape, rounded down: its p-value is at most ``1 - confidence``, or
         it is 0.
+
+    Raises:
+        ValueError: a number is out of range, or ``canaries`` is needed and not given.
 
     Privacy:
         If the run is (epsilon, delta)-DP for each canary, the bound is above epsilon with
@@ -205,6 +211,10 @@ def audit_scores(
     Returns:
         A :class:`OneRunAudit` with the numbers of the best pair; ``tried`` is the number of pairs.
 
+    Raises:
+        ValueError: a score is NaN, ``present`` is not bools of the same shape, or ``guesses`` are
+            no pairs whose sum is from 1 to m.
+
     Privacy:
         If the training is (epsilon, delta)-DP for adding or removing each canary, the bound is
         above epsilon with probability at most ``1 - confidence``, over the coins and the training.
@@ -286,6 +296,9 @@ def audit_in_one_run(
 
     Returns:
         A :class:`OneRunAudit`.
+
+    Raises:
+        ValueError: the batch shapes are not both ``(m,)``, or ``guesses`` is not from 1 to m.
 
     Privacy:
         Rows are disjoint parts of one dataset, so the run is epsilon-DP in each canary if every

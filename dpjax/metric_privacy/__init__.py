@@ -40,6 +40,9 @@ Arguments that most functions share:
                  records; the remaining ones are null records
     num_records  n or a public guess of it, positive
 
+A public argument out of range or of another shape raises ``ValueError``, and one that is traced or
+of another class ``TypeError``; what a function refuses besides is said there. Counts never raise.
+
 Float draws are simulations, as everywhere outside ``dpjax.release``: they reveal low-order bits.
 Counts are floats: float32 is exact up to 2^24 only, so enable float64 for larger ones. A count
 above 2^40 is treated as 2^40, and the guarantee ends there. Answers are computed in float64 and

@@ -54,7 +54,7 @@ def guarantee(queries: LipschitzQueries, metric: Metric) -> MetricGuarantee:
     >>> metric = from_budgets([[0.0, 2.0], [2.0, 0.0]])
     >>> cost = mwem.guarantee(lipschitz_queries([[0.0, 1.0]], metric), metric)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
-    d-privacy on 2 elements with budgets 2 to 2, n public:
+    d-privacy on 2 elements with budgets 2, n public:
     2-DP under swap neighbors
     """
     return MetricGuarantee(allowed_by(queries, metric))
@@ -96,7 +96,8 @@ def mwem(
         infinite.
 
     Raises:
-        ValueError: a query has a value outside [-1, 1].
+        TypeError: ``x`` is float32 and the queries are float64.
+        ValueError: a query has a value outside [-1, 1], or ``public_n`` is needed and not given.
 
     Privacy:
         d-private for each dataset and draw, under the relation of the metric of the queries; a
@@ -121,14 +122,13 @@ def mwem(
     checks.one_of("output", output, get_args(Output))
     rounds = checks.static_integer("rounds", rounds, 1)
     passes = checks.static_integer("passes", passes, 1)
-    checks.instance("mwem", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    counts, total = whole_histogram(x, queries, public_n)
     values, scale = finite("queries", queries.values, ("K", "N")), float(queries.scale)
     if np.max(np.abs(values)) > 1:
         raise ValueError(
             "queries must have values in [-1, 1] for MWEM: divide them all by their largest "
             "|value|, and multiply the answers by it."
         )
-    counts, total = whole_histogram(x, queries.size, queries.neighbors, public_n)
     known = jnp.asarray(values, total.dtype)
     noise = jnp.asarray(2 * rounds * scale if 0 < scale < inf else nan, total.dtype)
     answers = in_float64(lambda counts, known: counts @ known.T, counts, known)

@@ -111,6 +111,9 @@ def fit_queries(
         It is the global optimum for K = 1 and a local one for more. Queries that differ on elements
         of budget 0 are replaced by the middle of their values there.
 
+    Raises:
+        ValueError: the metric has the null record.
+
     Privacy:
         ``metric_laplace(x, fit.queries, metric, scales=fit.scales)`` is d-private under swap
         neighbors, for any fit.

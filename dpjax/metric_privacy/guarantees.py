@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting import Guarantee
+from dpjax.batch import span
 from dpjax.checks import Neighbors
-from dpjax.display import Shown
 from dpjax.metric_privacy.metric import Metric, finite, on_one_universe
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MetricGuarantee(Shown):
+@dataclass(frozen=True, eq=False)
+class MetricGuarantee:
     """A d-privacy guarantee: moving a record from i to j changes log-probabilities by <= d(i, j).
 
     Guarantees on one universe add up: ``g + h`` and ``100 * g`` have the sum of the metrics.
@@ -51,9 +51,6 @@ class MetricGuarantee(Shown):
         checks.instance("MetricGuarantee", self.metric, Metric, "from_budgets, from_points, ...")
         checks.static_integer("ranges", self.ranges, 1, 2)
 
-    def _facts(self) -> dict[str, Any]:
-        return {"elements": self.metric.size, "neighbors": repr(self.neighbors)}
-
     def __add__(self, other: MetricGuarantee | Literal[0]) -> MetricGuarantee:
         if isinstance(other, int) and other == 0:  # the start of sum()
             return self
@@ -72,14 +69,10 @@ class MetricGuarantee(Shown):
     __rmul__ = __mul__
 
     def __str__(self) -> str:
-        budgets = self._closed[np.triu_indices(self.metric.size, 1)]
-        kept = budgets[budgets < inf]
-        span = f" with budgets {np.min(kept):g} to {np.max(kept):g}" if kept.size else ""
+        budgets = span(self._closed[np.triu_indices(self.metric.size, 1)]) or 0
         who = "with the null record, n private" if self.neighbors == "add_remove" else "n public"
-        promise: Any = self.guarantee(neighbors=self.neighbors)
-        if promise.epsilon == inf:
-            promise = f"no promise for {budgets.size - kept.size} of {budgets.size} pairs, so no DP"
-        return f"d-privacy on {self.metric.size} elements{span}, {who}: {promise}"
+        promise = self.guarantee(neighbors=self.neighbors)
+        return f"d-privacy on {self.metric.size} elements with budgets {budgets}, {who}: {promise}"
 
     @property
     def neighbors(self) -> Neighbors:
@@ -158,9 +151,9 @@ def _sum(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the sum rounded up, so that small budgets added to a large one are not lost."""
     found = first + second
     with np.errstate(invalid="ignore"):  # infinite budgets lose no precision
-        # Exactly (Dekker 1971).
-        lost = np.minimum(first, second) - (found - np.maximum(first, second))
-    return np.where(lost > 0, np.nextafter(found, inf), found)
+        # The difference from the larger one is exact (Dekker 1971)
+        lost = (found - first < second) | (found - second < first)
+    return np.where(lost, np.nextafter(found, inf), found)
 
 
 def _times(budgets: np.ndarray, number: int) -> np.ndarray:

@@ -18,6 +18,8 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks.numbers import Interval
+from dpjax.metric_privacy.fitting import LipschitzQueries
+from dpjax.numerics.arrays import concatenate
 from dpjax.numerics.float64 import in_float64
 
 MOST_RECORDS = 2.0**40
@@ -28,33 +30,35 @@ def counts_of(x: ArrayLike, size: int) -> jax.Array:
     counts = checks.float_array("x", x)
     if counts.shape[-1:] != (size,):
         raise ValueError(f"x must count {size} elements on its last axis, got {counts.shape}.")
-    known = (counts > 0) & (counts < jnp.inf)
-    return jnp.where(known, jnp.minimum(counts, MOST_RECORDS), 0.0)
+    return jnp.where(counts < jnp.inf, jnp.clip(counts, 0.0, MOST_RECORDS), 0.0)
 
 
 def whole_histogram(
-    x: ArrayLike, size: int, neighbors: str, public_n: ArrayLike | None
+    x: ArrayLike, queries: LipschitzQueries, public_n: ArrayLike | None
 ) -> tuple[jax.Array, jax.Array]:
     """Return counts of all elements including the null record, and their public sum.
 
-    Their shapes are ``(..., size)`` and ``(...)``. The number of null records, ``public_n`` minus
+    Their shapes are ``(..., N)`` and ``(...)``. The number of null records, ``public_n`` minus
     the counts, may be negative and is not clipped: one more record is always one null record less.
     """
-    counts = counts_of(x, size - (neighbors == "add_remove"))
+    checks.instance("queries", queries, LipschitzQueries, "lipschitz_queries(queries, metric)")
+    hidden = queries.neighbors == "add_remove"
+    counts = counts_of(x, queries.size - hidden)
+    if queries.values.dtype.itemsize > counts.dtype.itemsize:
+        raise TypeError(f"x must have the dtype of the queries, {queries.values.dtype}.")
     if public_n is None:
-        if neighbors == "add_remove":
+        if hidden:
             raise ValueError(
                 "public_n must be given under add_remove neighbors, where n is private: a public "
                 "total, such as an upper bound on n."
             )
-        return counts, in_float64(lambda counts: jnp.sum(counts, axis=-1), counts)
+        return counts, in_float64(partial(jnp.sum, axis=-1), counts)
     most = 2 / float(jnp.finfo(counts.dtype).eps)  # integers up to there are exact
     held = Interval(f"positive and at most {most:.0f}", 0, most, "(]")
     public = held.array("public_n", public_n, counts.dtype)
-    if neighbors == "add_remove":
+    if hidden:
         null = in_float64(lambda counts, n: n - jnp.sum(counts, axis=-1), counts, public)
-        known = jnp.broadcast_to(counts, (*null.shape, counts.shape[-1]))
-        counts = jnp.concatenate([known, null[..., None]], axis=-1)
+        counts = concatenate(counts, null[..., None])
     return counts, public
 
 

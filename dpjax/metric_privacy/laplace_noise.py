@@ -14,6 +14,9 @@ places as the universe.
 
 from __future__ import annotations
 
+from functools import partial
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
@@ -80,15 +83,30 @@ def metric_laplace(
     >>> distribution.mean().tolist(), [round(float(s), 4) for s in distribution.stddev()]
     ([35.0, 100.0], [1.4142, 0.0])
     """
-    values = prepared(queries, metric)[0][:, : metric.num_values]
+    values = prepared(queries, metric)[0]
     known = noise_scales(queries, metric) if scales is None else np.asarray(scales)
     if (spent := load(queries, known, metric)) > 1:
         raise ValueError(f"scales must have a load of at most 1 to be private, got {spent:g}.")
     counts = counts_of(x, metric.num_values)
     moderate("queries", values, counts.dtype)
-    answers = in_float64(lambda counts: counts @ values.T, counts)
+    answers = in_float64(partial(_answers, values, metric), counts)
     c = rounded_up(np.where(known == 0, 1e-18, known), answers.dtype)  # no scale is 0
     return laplace(answers, 1.0, sensitivity=jnp.asarray(np.where(c < np.inf, c, np.nan)))
+
+
+def _answers(values: np.ndarray, metric: Metric, counts: jax.Array) -> jax.Array:
+    """Return Q x, where no rounding of a value that protected elements share tells of a move.
+
+    Such a value is multiplied by the number of records of all these elements.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    num_parts, part = connected_components(metric.budgets < np.inf)
+    common = np.zeros((len(values), num_parts))
+    common[:, part] = values  # of the last element of each part, which may be the null record
+    counted = slice(metric.num_values)
+    records = counts @ np.eye(num_parts)[part[counted]]
+    return counts @ (values - common[:, part]).T[counted] + records @ common.T
 
 
 def planar_guarantee(points: ArrayLike, epsilon: float) -> MetricGuarantee:
@@ -98,7 +116,7 @@ def planar_guarantee(points: ArrayLike, epsilon: float) -> MetricGuarantee:
 
     >>> cost = planar_laplace.guarantee([[0.0, 0.0], [3.0, 4.0]], 0.1)
     >>> print(cost)  # doctest: +NORMALIZE_WHITESPACE
-    d-privacy on 2 elements with budgets 0.5 to 0.5, n public:
+    d-privacy on 2 elements with budgets 0.5, n public:
     0.5-DP under swap neighbors
     """
     return MetricGuarantee(from_points(points, epsilon=epsilon))
@@ -123,6 +141,9 @@ def planar_laplace(locations: ArrayLike, epsilon: ArrayLike) -> Radial:
         Each location is d-private with d = epsilon * distance. Public: epsilon and the number of
         records. Float draws are simulations.
 
+    References:
+        Andres et al. (2013), "Geo-indistinguishability"; Chatzikokolakis et al. (2013).
+
     >>> noisy = planar_laplace([[120.0, 40.0]], 0.01)
     >>> round(float(noisy.mean_norm_error()[0]), 1), round(float(noisy.norm_quantile(0.95)[0]), 1)
     (200.0, 474.4)
@@ -142,16 +163,16 @@ def nearest_point(draws: ArrayLike, points: ArrayLike) -> np.ndarray:
     Returns:
         Integers ``(...)``; 0 for a draw that is not finite.
 
+    Raises:
+        ValueError: draws and points differ in their number of coordinates.
+
     >>> nearest_point([[0.2, 0.9], [7.0, 1.0]], [[0.0, 0.0], [0.0, 1.0], [5.0, 1.0]]).tolist()
     [1, 2]
     """
     from scipy.spatial import KDTree
 
-    drawn, places = numbers("draws", draws), finite("points", points, ("N", "D"))
-    if drawn.shape[-1:] != places.shape[1:]:
-        raise ValueError(
-            f"draws must have a last axis of {places.shape[1]} coordinates, got {drawn.shape}."
-        )
+    drawn, places = numbers("draws", draws), KDTree(finite("points", points, ("N", "D")))
+    if drawn.shape[-1:] != (places.m,):
+        raise ValueError(f"draws must have {places.m} coordinates, got shape {drawn.shape}.")
     known = np.isfinite(drawn).all(axis=-1)
-    found = KDTree(places).query(np.where(known[..., None], drawn, 0.0))[1]
-    return np.where(known, found, 0)
+    return np.where(known, places.query(np.where(known[..., None], drawn, 0.0))[1], 0)

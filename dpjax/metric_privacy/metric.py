@@ -64,7 +64,7 @@ class Metric(Shown):
             )
         least, most = np.minimum(given, given.T), np.maximum(given, given.T)
         right = (least >= most * (1 - ROUNDING)) & (least >= 0)
-        right &= (given == 0) | ~np.eye(len(given), dtype=bool)
+        right &= (given == 0) | (np.eye(len(given)) == 0)
         if not right.all():
             i, j = np.argwhere(~right)[0]
             raise ValueError(
@@ -90,7 +90,7 @@ class Metric(Shown):
     @property
     def smallest(self) -> float:
         """The smallest budget between two different elements; ``inf`` for one element."""
-        return float(np.min(self.budgets[~np.eye(self.size, dtype=bool)], initial=np.inf))
+        return float(np.min(self.budgets[np.eye(self.size) == 0], initial=np.inf))
 
     def closure(self) -> Metric:
         """Return the lengths of shortest paths (Floyd 1962), in N steps of N x N sums.
@@ -114,11 +114,10 @@ class Metric(Shown):
         (0, 2, 3.0)
         """
         shortest = self.closure().budgets
-        with np.errstate(invalid="ignore"):  # inf - inf
-            excess = self.budgets - shortest
-        excess = np.where(self.budgets > shortest * (1 + ROUNDING), excess, 0.0)
+        longer = self.budgets > shortest * (1 + ROUNDING)
+        excess = np.subtract(self.budgets, shortest, where=longer, out=np.zeros_like(shortest))
         i, j = divmod(int(np.argmax(excess)), self.size)
-        return (i, j, float(shortest[i, j])) if excess[i, j] else None
+        return (i, j, float(shortest[i, j])) if longer.any() else None
 
     def with_absence(self, budgets: ArrayLike) -> Metric:
         """Return the metric with the null record as the last element, which makes n private.

@@ -62,6 +62,9 @@ def load(queries: ArrayLike, scales: ArrayLike, metric: Metric) -> float:
             nothing.
         metric: see :mod:`dpjax.metric_privacy`.
 
+    Raises:
+        ValueError: a scale is negative, or their number is not that of the queries.
+
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
     >>> queries = [[1.0, 0.0, 0.0], [0.0, 0.5, 0.0]]
@@ -84,6 +87,9 @@ def single_query_scale(query: ArrayLike, metric: Metric) -> float:
 
     A constant query has a scale of 0 under swap neighbors, where n is public, but not with the null
     record.
+
+    References:
+        Kamalaruban et al. (2020), Section 4.1.
 
     >>> from dpjax.metric_privacy import from_points
     >>> metric = from_points([[0.0], [1.0], [3.0]], epsilon=2.0)
@@ -112,6 +118,9 @@ def noise_scales(
     negative, the loop continues, and the scales exceed the budgets (up to 10 times, on 15 % of
     random instances). Here budgets stop at 0, and queries that differ on a pair whose budget is
     used up to rounding are done.
+
+    References:
+        Kamalaruban et al. (2020), Section 4.2.
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])
@@ -153,6 +162,10 @@ def optimal_scales(
         objective: ``"squared"``: sum c_k^2, half the mean squared error of the answers.
             ``"absolute"``: sum c_k, their mean absolute error. ``"geometric_mean"``: sum log c_k,
             for the largest :func:`improvement_factor`. Scales of 0 and ``inf`` do not count.
+
+    References:
+        Kamalaruban et al. (2020), Section 4.2, for the problem; Boyd and Vandenberghe (2004),
+        "Convex optimization", Chapter 11, for the barrier.
 
     >>> from dpjax.metric_privacy import from_budgets
     >>> metric = from_budgets([[0.0, 1.0, 9.0], [1.0, 0.0, 9.0], [9.0, 9.0, 0.0]])
@@ -228,7 +241,8 @@ def smallest_scales(values: np.ndarray, budgets: np.ndarray, power: int) -> Opti
     alone, live, steep = _live(values, budgets)
     if not len(steep):
         return OptimalScales(alone, 0.0)
-    size = alone[live] ** power
+    # Queries of far smaller noise cannot be seen beside the largest, but have a share
+    size = np.maximum(alone[live] / alone[live].max(), 1e-30) ** power
     v, gap = _shared((steep / alone[live, None]).T, size / np.sum(size), power)
     return OptimalScales(_within(alone, live, steep, alone[live] / v), gap)
 

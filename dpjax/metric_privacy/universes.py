@@ -17,7 +17,6 @@ from dpjax import checks
 from dpjax.metric_privacy.metric import ROUNDING, Metric, finite, prices
 
 Distance = Literal["euclidean", "manhattan", "chebyshev", "great_circle"]
-_NAMES = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 _EARTH_RADIUS = 6371.0088  # mean radius in kilometers
 
 
@@ -32,6 +31,12 @@ def from_points(points: ArrayLike, *, epsilon: float, distance: Distance = "eucl
         distance: ``"euclidean"``, ``"manhattan"``, ``"chebyshev"`` (the largest difference), or
             ``"great_circle"``: kilometers between pairs of latitude and longitude in degrees.
 
+    Raises:
+        ValueError: a distance is not finite, or a latitude beyond 90 degrees.
+
+    References:
+        Kamalaruban et al. (2020), Sections 4 and 5.
+
     >>> from_points([[0.0], [1.0], [3.0]], epsilon=0.5).budgets.tolist()
     [[0.0, 0.5, 1.5], [0.5, 0.0, 1.0], [1.5, 1.0, 0.0]]
     """
@@ -43,10 +48,11 @@ def from_points(points: ArrayLike, *, epsilon: float, distance: Distance = "eucl
         ball = _on_the_ball(places)
         half = np.minimum(cdist(ball, ball) / 2, 1.0)
         return Metric(rate * 2 * _EARTH_RADIUS * np.arcsin(half))
-    # Integers are subtracted before they are rounded
-    exact = np.asarray(points).astype(object)
-    places = (exact - exact.min(axis=0)).astype(np.float64)
-    apart = cdist(places, places, _NAMES[distance])
+    given = np.asarray(points)
+    if given.dtype.kind in "iuO":  # subtracted before they are rounded
+        exact = given.astype(object)
+        places = (exact - exact.min(axis=0)).astype(np.float64)
+    apart = cdist(places, places, "cityblock" if distance == "manhattan" else distance)
     if not np.isfinite(apart).all():
         raise ValueError("points must have finite distances: rescale them.")
     return Metric(rate * apart)
@@ -59,6 +65,12 @@ def from_dates(dates: ArrayLike, *, epsilon: float) -> Metric:
         dates: ``(N,)``, of the public universe: NumPy ``datetime64`` within 290,000 years of 1970,
             Python dates, or numbers of days.
         epsilon: positive, the budget per day (epsilon / T protects a period of T days by epsilon).
+
+    Raises:
+        ValueError: a date is missing, or further from 1970.
+
+    References:
+        Kamalaruban et al. (2020), Section 5.
 
     >>> import datetime
     >>> dates = [datetime.date(2024, 2, 28), datetime.date(2024, 3, 1)]
@@ -85,6 +97,12 @@ def weighted_hamming(records: ArrayLike, *, budgets: ArrayLike) -> Metric:
             labels of any kind.
         budgets: ``(A,)``, the budget of a change of each attribute: nonnegative, ``inf`` for an
             unprotected one.
+
+    Raises:
+        ValueError: a record is NaN.
+
+    References:
+        Kamalaruban et al. (2020), Section 5.
 
     >>> records = [["m", "yes"], ["m", "no"], ["f", "no"]]
     >>> weighted_hamming(records, budgets=[2.0, 0.5]).budgets.tolist()
@@ -146,6 +164,9 @@ def product(*metrics: Metric) -> Metric:
     are together d-private (Kamalaruban et al. 2020, Appendix C). The last universe varies fastest,
     as in ``itertools.product``. The metrics must not have a null record: add it to the product.
 
+    Raises:
+        ValueError: a metric has the null record.
+
     >>> from dpjax.metric_privacy import uniform
     >>> both = product(from_points([[0.0], [3.0]], epsilon=0.5), uniform(2, epsilon=1.0))
     >>> both.budgets[0].tolist()
@@ -170,6 +191,9 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
         size: the number N of nodes.
         budgets: ``(E,)``, or one for all: nonnegative, ``inf`` for an absent edge.
 
+    Raises:
+        ValueError: an edge has a node that is not in the graph.
+
     References:
         Kamalaruban et al. (2020), Section 5 ("Privacy in Social Networks"), after He,
         Machanavajjhala and Ding (2014).
@@ -181,7 +205,7 @@ def from_graph(edges: ArrayLike, *, size: int, budgets: ArrayLike) -> Metric:
     whole = pairs.shape == (len(pairs), 2) and pairs.dtype.kind in "iu"
     if not whole or not np.all((pairs >= 0) & (pairs < size)):
         raise ValueError(f"edges must be integers (E, 2), pairs of nodes from 0 to {size - 1}.")
-    lengths = np.where(np.eye(size) == 1, 0.0, np.inf)
+    lengths = np.where(np.eye(size), 0.0, np.inf)
     np.minimum.at(lengths, tuple(pairs.T), prices(budgets, len(pairs), "edge"))
     return Metric(np.minimum(lengths, lengths.T)).closure()
 
@@ -197,6 +221,12 @@ def spanning_tree(metric: Metric) -> Metric:
             the null record. Of edges of equal length any may be in the tree; elements that no
             finite budget connects stay at ``inf``.
 
+    Raises:
+        ValueError: the metric has the null record.
+
+    References:
+        Kamalaruban et al. (2020), Section 5.
+
     >>> points = from_points([[0.0], [1.0], [3.0]], epsilon=1.0)
     >>> spanning_tree(points).budgets.tolist()
     [[0.0, 1.0, 3.0], [1.0, 0.0, 2.0], [3.0, 2.0, 0.0]]
@@ -207,8 +237,7 @@ def spanning_tree(metric: Metric) -> Metric:
     # A tree depends on the order of lengths only, and SciPy takes 0 for no edge
     order = 1 + np.unique(lengths, return_inverse=True)[1].reshape(lengths.shape)
     tree = minimum_spanning_tree(np.where(np.isinf(lengths), 0, order)).toarray()
-    edges = np.argwhere(tree)
-    return from_graph(edges, size=metric.size, budgets=lengths[tree > 0])
+    return from_graph(np.argwhere(tree), size=metric.size, budgets=lengths[tree > 0])
 
 
 def blowfish(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
@@ -226,6 +255,9 @@ def blowfish(distances: Metric, *, epsilon: float, threshold: float) -> Metric:
         epsilon: positive.
         threshold: positive, a distance. A distance above it by rounding counts as within it: 0.4 -
             0.3 is more than 0.1.
+
+    Raises:
+        ValueError: ``distances`` have the null record.
 
     References:
         He, Machanavajjhala and Ding (2014), for policies without constraints; Kamalaruban et al.
@@ -267,14 +299,18 @@ def range_queries(sizes: Sequence[int]) -> np.ndarray:
 
     ``sizes`` are the numbers of values of the attributes. K is the product of n (n + 1) / 2.
 
+    References:
+        Kamalaruban et al. (2020), Section 2.4.
+
     >>> range_queries([3]).astype(int).tolist()
     [[1, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, 0], [0, 1, 1], [0, 0, 1]]
     """
-    tables: list[np.ndarray] = []
-    for n in _sizes(sizes):
+
+    def intervals(n: int) -> np.ndarray:
         low, high = np.triu_indices(n)
-        tables.append((low[:, None] <= np.arange(n)) & (np.arange(n) <= high[:, None]))
-    return reduce(np.kron, tables).astype(np.float32)
+        return (low[:, None] <= np.arange(n)) & (np.arange(n) <= high[:, None])
+
+    return reduce(np.kron, map(intervals, _sizes(sizes))).astype(np.float32)
 
 
 def marginal_queries(sizes: Sequence[int], *, ways: int) -> np.ndarray:

@@ -58,6 +58,9 @@ class Statistic:
     **Resolution.** Choose it near the error that you expect, not finer: permute and flip has the
     smaller error on a coarser grid. The mean error of the median of 50 records of N(0, 1), epsilon
     .25, add/remove, is .65 with a resolution of .002, .62 with .02, and .51 with .1.
+
+    >>> Median(lower=0, upper=120, resolution=1).mechanisms
+    ('permute_and_flip', 'piecewise_laplace')
     """
 
     relations: ClassVar[tuple[str, ...]] = checks.NEIGHBORS
@@ -388,6 +391,10 @@ class Maximum(_Shifted):
 
     References:
         Fang, Dong and Yi (2022), shifted inverse mechanism.
+
+    >>> largest = Maximum(1, lower=0, upper=120, resolution=1)
+    >>> float(largest.release([31, 40] * 100, epsilon=64.0, neighbors="swap"))
+    40.0
     """
 
     tau: int
@@ -408,6 +415,13 @@ class NonnegativeSum(_Shifted):
         upper: public, a multiple of the resolution: larger sums and larger records are clamped to
             it.
         resolution: the public resolution of the data.
+
+    References:
+        Fang, Dong and Yi (2022), shifted inverse mechanism.
+
+    >>> hours = NonnegativeSum(1, upper=1000, resolution=1)
+    >>> abs(float(hours.release([2] * 100, epsilon=64.0, neighbors="add_remove")) - 198) <= 1
+    True
     """
 
     tau: int
@@ -443,6 +457,13 @@ class DistinctCount(_Shifted):
     Attributes:
         tau: at least 1, chosen without the data.
         upper: public, the largest possible count: larger ones are clamped to it.
+
+    References:
+        Fang, Dong and Yi (2022), shifted inverse mechanism.
+
+    >>> kinds = DistinctCount(1, upper=100)
+    >>> float(kinds.release(["a", "b", "b", "a"], epsilon=64.0, neighbors="add_remove"))
+    2.0
     """
 
     tau: int
@@ -479,6 +500,13 @@ class Mode(Statistic):
     Privacy:
         Under add/remove all scores change in the same direction, by at most 1, so that half of the
         sensitivity is enough.
+
+    References:
+        McKenna and Sheldon (2020), permute and flip; McSherry and Talwar (2007).
+
+    >>> rooms = Mode((1, 2, 3))
+    >>> float(rooms.release([2, 2, 3] * 100, epsilon=64.0, neighbors="add_remove"))
+    2.0
     """
 
     candidates: Any
@@ -536,6 +564,9 @@ class Sum(_OnGrid):
         upper: public, a multiple of the resolution.
         resolution: the public resolution of the data.
 
+    References:
+        Ghosh, Roughgarden and Sundararajan (2009), the geometric mechanism.
+
     >>> sales = Sum(lower=0, upper=5, resolution=0.01)
     >>> sales.distribution([1.25] * 1000, epsilon=1.0, neighbors="add_remove").value
     array(1250.)
@@ -571,6 +602,10 @@ class Mean(Sum):
     """The mean, if the number of records is public (swap): the :class:`Sum` over that number.
 
     The mean of a group under add/remove is a :class:`Sum` and a :class:`Count`.
+
+    >>> ages = Mean(lower=0, upper=120, resolution=1)
+    >>> ages.distribution([31, 40, 28, 35], epsilon=1.0, neighbors="swap").value
+    array(33.5)
     """
 
     relations: ClassVar[tuple[str, ...]] = ("swap",)
@@ -586,7 +621,11 @@ class Mean(Sum):
 
 @dataclass(frozen=True)
 class Count(Statistic):
-    """The number of records that are numbers, with discrete Laplace noise."""
+    """The number of records that are numbers, with discrete Laplace noise of scale 1 / epsilon.
+
+    >>> Count().distribution([31, 40, None], epsilon=1.0, neighbors="add_remove").value
+    array(2.)
+    """
 
     relations: ClassVar[tuple[str, ...]] = ("add_remove",)
     zero_of_nobody: ClassVar[bool] = True

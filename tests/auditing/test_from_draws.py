@@ -114,17 +114,10 @@ def test_every_kind_of_event_is_found():
     np.testing.assert_allclose(found.high.ravel()[[0, 3]], 0.5, atol=0.06)
 
 
-def test_the_bound_is_the_formula_of_its_own_counts():
-    rng = np.random.default_rng(3)
-    p, q = randomized_response(rng, 2.0, 1001, 3)
-    found = lower_bound(p[:900].astype(float), q.astype(float), delta=0.01, confidence=0.9)
-    assert (found.confidence, found.delta, found.tested_p, found.tested_q) == (0.9, 0.01, 450, 501)
-    counts = np.array([[found.count_p] * 2, [found.count_q] * 2])[:, 0]
-    sizes = np.array([[450] * 3, [501] * 3])
-    top, base = np.where(found.forward, [counts, sizes], [counts[::-1], sizes[::-1]]).swapaxes(0, 1)
-    low = limits.lower_limit(top[0], trials=top[1], error=0.05) - 0.01
-    high = limits.upper_limit(base[0], trials=base[1], error=0.05)
-    np.testing.assert_allclose(found.epsilon, np.log(low / high), rtol=1e-12)
+def test_the_bound_of_certain_outcomes_in_closed_form():
+    found = lower_bound(np.ones(800), np.zeros(1001), delta=0.01, confidence=0.9)
+    exact = np.log((0.05 ** (1 / 400) - 0.01) / (1 - 0.05 ** (1 / 501)))
+    assert found.epsilon == pytest.approx(exact, rel=1e-12)
 
 
 def test_hostile_draws_are_outcomes_like_others():

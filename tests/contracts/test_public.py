@@ -15,7 +15,7 @@ import pytest
 import dpjax
 from tests.contracts.calls import CALLS, calls_of
 from tests.contracts.objects import ABSTRACT, OBJECTS
-from tests.contracts.public import classes, functions
+from tests.contracts.public import classes, function, functions
 
 ROOMS = [name for name in dir(dpjax) if inspect.ismodule(getattr(dpjax, name))]
 # The theorems about a mechanism are in a module
@@ -142,8 +142,13 @@ def test_signatures_and_docstrings(name):
             parameter.name == "neighbors" and name not in ("count", "histogram")  # they have one
         ):
             assert parameter.default is parameter.empty
-    for section in ("Args:", "Returns:", "Privacy:", "References:", ">>>"):
+    for section in ("Args:", "Returns:", "Privacy:", "References:"):
         assert section in found.__doc__
+
+
+def test_everything_public_has_an_example():
+    public = {*functions(), *classes()}
+    assert {name for name in public if ">>>" not in function(*name).__doc__} == set()
 
 
 def test_every_public_class_has_an_object():

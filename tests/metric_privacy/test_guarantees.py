@@ -128,7 +128,7 @@ def test_unprotected_pairs():
     split = from_budgets([[0, 1, np.inf], [1, 0, np.inf], [np.inf, np.inf, 0]])
     promise = MetricGuarantee(split)
     assert promise.guarantee(neighbors="swap") == Guarantee(np.inf, np.inf, "swap")
-    assert "no promise for 2 of 3 pairs" in str(promise)
+    assert "budgets 1 to inf, n public: no promise" in str(promise)
     assert promise.group_epsilon([2, 0, 1], [1, 1, 1]) == 1.0
     assert promise.group_epsilon([2, 0, 1], [2, 1, 0]) == np.inf
     # With the null record there is always a way.

@@ -74,6 +74,15 @@ def test_answers_without_noise_and_without_an_answer():
     assert (refused[0], np.isnan(refused[1])) == (2**11, True)
 
 
+def test_no_rounding_of_what_all_elements_share_tells_of_a_move(x64):
+    """A tenth of 100 records is not 2 tenths and 98, in floats."""
+    queries, x = np.array([[0.1, 0.1, 0.3]]), np.array([[2.0, 98, 7], [3, 97, 7]])
+    pairs = from_budgets([[0, 1, np.inf], [1, 0, np.inf], [np.inf, np.inf, 0]])
+    found = jax.jit(lambda x: metric_laplace(x, queries, pairs).mean())(x)
+    assert np.ptp(found) == 0
+    assert np.ptp(x @ queries[0]) > 0  # the control
+
+
 def test_no_record_is_too_strange():
     hostile = [[np.nan, 3.0], [-np.inf, 2.0**41], [-1e30, 1e30], [2.5, np.inf]]
     pair = from_budgets([[0, 1.0], [1, 0]])

@@ -61,6 +61,10 @@ REFUSED = {
             jax.random.key(0), [1, 2], mp.lipschitz_queries([[0.0, 1.0]], HIDDEN), rounds=1
         ),
     ),
+    "values that would be rounded": (
+        "the dtype of the queries, float64",
+        lambda: mp.small_db(np.float32([1]), mp.LipschitzQueries(np.eye(1), 1.0), size=2),
+    ),
     "n from the data": (
         "public_n",
         lambda: mp.small_db([1, 2], mp.lipschitz_queries([[0.0, 1.0]], HIDDEN), size=2),

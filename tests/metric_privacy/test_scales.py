@@ -110,7 +110,8 @@ def test_the_certificate_of_many_pairs_and_queries():
     walks = np.cumsum(rng.normal(size=(10, 400)), axis=1)
     cities = np.vstack([rng.uniform(size=(3, 400)) ** 8, rng.uniform(size=(3, 400)) < 0.01])
     several = rng.uniform(size=(50, 400))
-    for values, budgets in ((several, plane), (walks, line), (cities, plane**2)):
+    far = np.diag([1e-200, 1.0, 1e200]), 1 - np.eye(3)  # squares that are no floats
+    for values, budgets in ((several, plane), (walks, line), (cities, plane**2), far):
         for objective in OBJECTIVES:
             best = optimal_scales(values, from_budgets(budgets), objective=objective)
             assert best.gap < 1e-7

@@ -46,6 +46,8 @@ def test_coordinates_keep_their_distances():
     column = [2**62, 2**62 + 2**40 + 1, 2**62 + 2**40 + 3]
     assert from_points(np.array(column)[:, None], epsilon=1.0).budgets[1, 2] == 2
     assert float(column[2]) - float(column[1]) != 2  # the control: rounded before
+    # Floats are not rounded at all, however far another one is
+    assert from_points([[-1e16], [1.0], [1.9]], epsilon=1.0).budgets[1, 2] == pytest.approx(0.9)
     with pytest.raises(ValueError, match="finite distances"):  # not: no protection
         from_points([[0.0], [1e200]], epsilon=1.0)
 

@@ -35,10 +35,8 @@ def losses(log_probabilities, rows, budgets):
     each over d(i, j).
     """
     a, b, i, j = moves(rows)
-    ratio = (
-        np.asarray(log_probabilities, np.float64)[..., a, :]
-        - np.asarray(log_probabilities, np.float64)[..., b, :]
-    )
+    logs = np.asarray(log_probabilities, np.float64)
+    ratio = logs[..., a, :] - logs[..., b, :]
     most, least = ratio.max(axis=-1), ratio.min(axis=-1)
     allowed = np.asarray(budgets)[..., i, j]
     return (np.maximum(most, -least) / allowed).max(axis=-1), ((most - least) / allowed).max(
