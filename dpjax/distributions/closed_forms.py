@@ -31,7 +31,10 @@ from dpjax.numerics.search import count_leading
 
 
 class OnLine(Distribution):
-    """A distribution whose draws and closed forms are computed from its :class:`Line`."""
+    """A distribution whose draws and closed forms are computed from its :class:`Line`.
+
+    Points are those of the line, unless a subclass has others: ``_place`` and ``_value``.
+    """
 
     if TYPE_CHECKING:
 
@@ -45,7 +48,16 @@ class OnLine(Distribution):
         return Masses(line, weigh(ALL), base)
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return draws_first(sample_pieces(key, self.line(), prod(shape))[1], shape)
+        points = sample_pieces(key, self.line(), prod(shape))[1]
+        return self._value(draws_first(points, shape))
+
+    def _place(self, y: ArrayLike) -> jax.Array:
+        """Return the last point of the line whose value is at most y."""
+        return jnp.asarray(y)
+
+    def _value(self, point: jax.Array) -> jax.Array:
+        """Return the value of a point of the line."""
+        return point
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
@@ -74,28 +86,29 @@ class OnLine(Distribution):
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y), at full relative precision in the lower tail."""
-        return self._masses.tail(jnp.asarray(y), upper=False)
+        return self._masses.tail(self._place(y), upper=False)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at full relative precision in the upper tail."""
-        return self._masses.tail(jnp.asarray(y), upper=True)
+        return self._masses.tail(self._place(y), upper=True)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """Return the inverse of :meth:`cdf`; NaN outside [0, 1].
+        """Return the smallest y with ``cdf(y) >= p``, up to rounding; NaN outside [0, 1].
 
         Pieces whose mass underflows are not reached: in float32, ``quantile(1.0)`` can lie inside
         the support.
         """
         p = jnp.asarray(p)[..., None]
-        return self._masses.quantile(p, 1 - p)[..., 0]
+        return self._value(self._masses.quantile(p, 1 - p)[..., 0])
 
     @compiled
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """Return the central interval of probability ``level``; each side has ``(1 - level) / 2``.
+        """Return the central interval of probability ``level``.
 
-        Each end is found from its own tail.
+        Each side leaves out ``(1 - level) / 2``, or at most that on multiples of a resolution. Each
+        end is found from its own tail.
 
         Args:
             level: float in [0, 1] that broadcasts against ``batch_shape``.
@@ -106,7 +119,7 @@ class OnLine(Distribution):
         outside = (1 - jnp.asarray(level)) / 2
         p = jnp.stack([outside, 1 - outside], axis=-1)
         ends = self._masses.quantile(p, jnp.flip(p, -1))
-        return ends[..., 0], ends[..., 1]
+        return self._value(ends[..., 0]), self._value(ends[..., 1])
 
     @compiled
     def mean(self) -> jax.Array:
