@@ -177,3 +177,11 @@ def _tail(length: jax.Array, cost: jax.Array, scale: jax.Array) -> tuple[jax.Arr
     none = scale <= 0  # a NaN scale stays visible and makes the row NaN
     length = jnp.where(none, 0.0, jnp.maximum(length, 0.0))
     return length > 0, cost + length / jnp.where(none, 1.0, scale)
+
+
+def laplace_noise(center: jax.Array, rate: jax.Array, scale: jax.Array) -> PiecewiseExponential:
+    """Return the distribution of a center plus Laplace noise of scale ``scale / rate``."""
+    none, zero = jnp.zeros((0,), center.dtype), jnp.zeros_like(scale)
+    return PiecewiseExponential(
+        center[..., None], none, none, rate, Tails(zero, scale, zero, scale)
+    )

@@ -56,8 +56,8 @@ from dpjax.distributions import (
     Radial,
     SphericalGaussian,
     SubsampledLaplace,
-    Tails,
 )
+from dpjax.distributions.piecewise import laplace_noise
 from dpjax.mechanisms.mechanism import Amount, Half, Positive, mechanism, overloaded, relation_of
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.vector_profile import vectors
@@ -201,14 +201,6 @@ def laplace(
     low, high = checks.bounds(lower, upper, jnp.result_type(value))
     between = laplace_noise(jnp.clip(value, low, high), jnp.divide(epsilon, 2), scale)
     return between.restrict(low, high)
-
-
-def laplace_noise(center: jax.Array, rate: jax.Array, scale: jax.Array) -> PiecewiseExponential:
-    """Return the distribution of a center plus Laplace noise of scale ``scale / rate``."""
-    none, zero = jnp.zeros((0,), center.dtype), jnp.zeros_like(scale)
-    return PiecewiseExponential(
-        center[..., None], none, none, rate, Tails(zero, scale, zero, scale)
-    )
 
 
 @mechanism()

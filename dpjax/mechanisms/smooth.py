@@ -66,9 +66,8 @@ from dpjax.checks.numbers import ABOVE_ONE, POSITIVE, PROBABILITY, Interval
 from dpjax.distributions.base import Shape
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.piecewise import PiecewiseExponential, laplace_noise
 from dpjax.mechanisms.mechanism import Half, Positive, Probability, mechanism
-from dpjax.mechanisms.noise import laplace_noise
 from dpjax.numerics.search import bisect
 from dpjax.pytrees import pytree
 from dpjax.random import check_key
