@@ -231,7 +231,6 @@ def _profile(
     x: ArrayLike,
     *public: Any,
 ) -> SensitivityProfile:
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     keep = levels_kept(truncate)
     arrays, step = bounded_records(x, *public, resolution=resolution, parts=ranks.refinement)
     columns = arrays[0].shape[-1]

@@ -75,7 +75,6 @@ def sum(  # named as in NumPy and JAX
     >>> profile.upper.tolist(), profile.lower.tolist(), float(profile.step)
     ([-1.0, 1.0, 2.0], [-1.0, -4.0, -7.0], 3.0)
     """
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     columns = np.shape(x)[-1] if np.ndim(x) else 0
     if max_count is not None:
         must = f"a static integer from the {columns} columns of x, for add_remove neighbors"

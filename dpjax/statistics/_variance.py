@@ -39,7 +39,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import take
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
@@ -89,7 +88,6 @@ def variance(
     >>> profile.upper.tolist(), profile.lower.round(3).tolist()
     ([1.25, 2.5, 3.1875, 4.0, 4.0], [1.25, 0.5, 0.125, 0.0, 0.0])
     """
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors != "swap":
         raise ValueError(
             'neighbors must be "swap" for variance: no exact profile is known under add_remove.'

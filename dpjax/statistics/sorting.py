@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import by_platform, take
 from dpjax.numerics.host_call import allowed, host_call
@@ -80,7 +81,7 @@ def sort_rows(
     """
     if resolution is not None:
         records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
-    swap, there = neighbors == "swap", present
+    swap, there = checks.one_of("neighbors", neighbors, checks.NEIGHBORS) == "swap", present
     n: Any = np.full((1,) * records.ndim, records.shape[-1], np.int32)
     if not swap:
         there = ~jnp.isnan(records) if present is None else ~jnp.isnan(records) & present
