@@ -333,12 +333,9 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     least = checks.positive("beta", beta, dtype) / jnp.sqrt(
         2 * checks.positive("zcdp", zcdp, dtype)
     )
-    # Above the root, where the cubic is convex: Newton's method decreases to it.
-    sigma = least + jnp.cbrt(least / 4)
-    for _ in range(8):
-        cubic = 4 * jnp.square(sigma) * (sigma - least) - least
-        sigma = sigma - cubic / (12 * jnp.square(sigma) - 8 * least * sigma)
-    return sigma
+    return _root(
+        lambda sigma: least - 4 * jnp.square(sigma) * (sigma - least), least + jnp.cbrt(least / 4)
+    )
 
 
 def optimal_beta(
