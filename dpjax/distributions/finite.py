@@ -59,9 +59,7 @@ class Finite(Distribution):
                 "values and cost must have the same last axis, of size k >= 1, got shapes "
                 f"{self.values.shape} and {self.cost.shape}."
             )
-        return jnp.broadcast_shapes(
-            self.values.shape[:-1], self.cost.shape[:-1], jnp.shape(self.rate)
-        )
+        return super().batch_shape
 
     @property
     def dtype(self) -> Any:
