@@ -39,11 +39,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import take
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, prefix_sums
-from dpjax.statistics.padded_records import bounded_records, levels_kept
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.sorting import SortedRows
 
 
@@ -66,6 +67,7 @@ def variance(
     Args:
         x: float ``(..., n)``, n >= 2. See :mod:`dpjax.statistics` for it and for the arguments not
             listed here.
+        truncate: static k, chosen without the data: the profile is that of ``.truncate(k)``.
         neighbors: ``"swap"``. Under add/remove no exact profile is known to the authors of this
             library.
 
@@ -92,16 +94,17 @@ def variance(
         raise ValueError(
             'neighbors must be "swap" for variance: no exact profile is known under add_remove.'
         )
-    keep = levels_kept(truncate)
-
+    if truncate is not None:
+        must = "None or an integer from 0"
+        truncate = checks.static_integer("truncate", truncate, 0, must=must)
     arrays, _ = bounded_records(
         *(x, lower, upper, num_records, mask), size=lambda low, high: (high - low) ** 2, least=2
     )
     levels = arrays[0].shape[-1] - 1
-    levels = levels if keep is None else min(keep, levels)
+    levels = levels if truncate is None else min(truncate, levels)
     above, below = from_sorted(_sides, *arrays, neighbors=neighbors, options=(levels,))
     return from_sides(
-        above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds"
+        above, below, neighbors=neighbors, reached="extremes" if truncate is None else "bounds"
     )
 
 

@@ -98,12 +98,3 @@ def bounded_records(
     if resolution is not None:
         step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // parts)
     return (records, present, low, high), step
-
-
-def levels_kept(truncate: int | None) -> int | None:
-    """Return the static number of levels to keep, or raise if it is invalid."""
-    return (
-        None
-        if truncate is None
-        else checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
-    )
