@@ -37,9 +37,18 @@ class OnLine(Distribution):
     """
 
     if TYPE_CHECKING:
+        edges: jax.Array
 
         def line(self) -> Line:
             """Return the density in the form that the sampler and closed forms use."""
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The smallest and the largest value, each of shape ``batch_shape``."""
+        low, high = (
+            jnp.broadcast_to(self._value(self.edges[..., end]), self.batch_shape) for end in (0, -1)
+        )
+        return low, high
 
     @property
     def _masses(self) -> Masses:
@@ -168,7 +177,8 @@ class OnLine(Distribution):
         energy = masses.energy + line.decay * piece.mean_fraction(line.decay)
         if line.cells:  # from the mean cost over a cell to that at its end of higher cost
             energy = energy + line.cell_decay * (1 - piece.mean_fraction(line.cell_decay))
-        return (jnp.log(masses.total) + masses.average(energy))[..., 0]
+        found = (jnp.log(masses.total) + masses.average(energy))[..., 0]
+        return jnp.maximum(found, 0.0) if line.cells else found
 
 
 @dataclass(frozen=True)
@@ -203,13 +213,6 @@ class Masses:
             energy = jnp.where(base < FAR, nats, near(nats)) - base
             energy = jnp.where(self.line.low == jnp.inf, jnp.inf, energy)
             return energy.astype(self.line.dtype)
-
-    @property
-    def log_normalizer(self) -> jax.Array:
-        """The log of Z, ``(*batch, 1)``."""
-        with jax.enable_x64(True):
-            energy = log(2) * self.base.astype(jnp.float64) + self.line.heights.least
-            return (jnp.log(self.total.astype(jnp.float64)) - energy).astype(self.line.dtype)
 
     def average(self, terms: jax.Array) -> jax.Array:
         """Average a quantity that is known for each piece, ``(..., 1)``."""

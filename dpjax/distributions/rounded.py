@@ -70,14 +70,6 @@ class Rounded(OnLine):
         rate = self.rate[..., None]
         return Line(self.edges, self.cost_left, self.cost_right, rate, self.batch_shape, cells=True)
 
-    @property
-    def support(self) -> tuple[jax.Array, jax.Array]:
-        """The smallest and the largest value, of shape ``batch_shape`` each."""
-        low, high = (
-            jnp.broadcast_to(self._value(self.edges[..., end]), self.batch_shape) for end in (0, -1)
-        )
-        return low, high
-
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return log P(Y = y); ``-inf`` where ``y`` is no multiple, up to rounding."""
@@ -98,10 +90,6 @@ class Rounded(OnLine):
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|, the exact error of a draw."""
         return from_multiples(super().mean_abs_error(self._number(center)), self.resolution)
-
-    def entropy(self) -> jax.Array:
-        """Return the entropy in nats, of shape ``batch_shape``."""
-        return jnp.maximum(super().entropy(), 0.0)
 
     def _place(self, y: ArrayLike) -> jax.Array:
         return jnp.floor(self._number(y)) + 0.5

@@ -88,8 +88,8 @@ def sort_rows(
     if there is not None:
         n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
     # Clamping makes bounds of infinite numbers: of those that are added at both ends too.
-    records = jnp.where(jnp.isnan(records), -jnp.inf if swap else jnp.inf, records)
-    records = records if present is None else jnp.where(present, records, jnp.inf)
+    records = jnp.where(jnp.isnan(records), -jnp.inf, records)
+    records = records if there is None else jnp.where(there, records, jnp.inf)
     ends = [(0, 0)] * (records.ndim - 1) + [(1, 1)]
     records = jnp.pad(records, ends, constant_values=(-jnp.inf, jnp.inf))
     low, high = low[..., None], high[..., None]
