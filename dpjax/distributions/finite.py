@@ -190,9 +190,8 @@ class Finite(Distribution):
 
     def _total(self, counted: jax.Array, y: ArrayLike) -> jax.Array:
         """Return the probability of the candidates selected by ``counted``; NaN where y is NaN."""
-        mass = self.probabilities()
-        total = jnp.sum(jnp.where(counted | jnp.isnan(mass), mass, 0.0), axis=-1)
-        return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(total, 0.0, 1.0))
+        total = jnp.clip(self.expectation(counted), 0.0, 1.0)
+        return jnp.where(jnp.isnan(y), jnp.nan, total)
 
 
 @partial(jax.jit, static_argnames="draws")

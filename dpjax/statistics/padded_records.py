@@ -61,6 +61,14 @@ def presence(
     return None
 
 
+def nan_where_absent(
+    x: ArrayLike, num_records: ArrayLike | None, mask: ArrayLike | None
+) -> jax.Array:
+    """Return float records ``(..., n)``, NaN for those that are not present."""
+    records, present = present_records(x, num_records=num_records, mask=mask)
+    return records if present is None else jnp.where(present, records, jnp.nan)
+
+
 def bounded_records(
     x: ArrayLike,
     lower: ArrayLike,
