@@ -66,8 +66,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.conversions import rdp_of_bounded_range
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions._permute_and_flip import PermuteAndFlip, cost_of_winning
 from dpjax.distributions.finite import Finite
+from dpjax.distributions.flips import PermuteAndFlip, cost_of_winning
 from dpjax.mechanisms.mechanism import (
     Amount,
     Positive,
