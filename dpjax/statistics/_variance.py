@@ -95,8 +95,7 @@ def variance(
             'neighbors must be "swap" for variance: no exact profile is known under add_remove.'
         )
     if truncate is not None:
-        must = "None or an integer from 0"
-        truncate = checks.static_integer("truncate", truncate, 0, must=must)
+        truncate = checks.static_integer("truncate", truncate, 0)
     arrays, _ = bounded_records(
         *(x, lower, upper, num_records, mask), size=lambda low, high: (high - low) ** 2, least=2
     )
