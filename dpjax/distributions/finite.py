@@ -166,7 +166,7 @@ class Finite(Distribution):
 
     def variance(self) -> jax.Array:
         """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``; 0 where it underflows."""
-        return self.mean_squared_error(self.mean())
+        return self.expectation(jnp.square(self.values - self.mean()[..., None]))
 
     @compiled
     def stddev(self) -> jax.Array:
@@ -177,11 +177,6 @@ class Finite(Distribution):
     def mean_abs_error(self, center: ArrayLike) -> jax.Array:
         """Return E|Y - center|."""
         return self.expectation(jnp.abs(self.values - jnp.expand_dims(center, -1)))
-
-    @compiled
-    def mean_squared_error(self, center: ArrayLike) -> jax.Array:
-        """Return E[(Y - center)^2]."""
-        return self.expectation(jnp.square(self.values - jnp.expand_dims(center, -1)))
 
     @compiled
     def entropy(self) -> jax.Array:
