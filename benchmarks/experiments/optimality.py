@@ -56,7 +56,6 @@ import dpjax
 import output
 from dpjax.bounds import duff as promises
 from dpjax.bounds import local_modulus
-from dpjax.mechanisms import cauchy_tail_bound
 from dpjax.numerics.search import bisect
 from dpjax.sensitivity.profile import from_sides
 
@@ -218,7 +217,8 @@ def tails(
         "level_measure": level,
     }
     third = jnp.min(promises.corollary_1(failure, epsilon, **options), axis=0)
-    fourth = cauchy_tail_bound(local.smooth(epsilon / 6), epsilon, failure=failure)
+    cauchy = dpjax.smooth_cauchy(local.smooth(epsilon / 6), epsilon, calibration="published")
+    fourth = cauchy.interval(1 - failure)[1] - local.value
     means = {"exact": exact, "Equation 3": third, "Equation 4": fourth}
     return {name: float(jnp.mean(column)) for name, column in means.items()}
 

@@ -31,6 +31,7 @@ import numpy as np
 
 import dpjax
 import output
+from dpjax.statistics import triangle_local_sensitivity_of_edges
 
 GRAPHS = {
     "karate": ("graph_karate/karate_edges.csv", 34),
@@ -60,11 +61,14 @@ def rows(folder: Any, epsilons: tuple[float, ...] = EPSILONS) -> list[dict[str, 
 
 def errors(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> dict[str, np.ndarray]:
     """Expected absolute errors by mechanism, ``epsilon.shape`` each."""
-    exact = profile(edges, num_nodes, NUM_LEVELS, "exact")
-    cheap = profile(edges, num_nodes, NUM_LEVELS, "cheap")
+    exact = dpjax.triangle_count_of_edges(
+        edges, num_nodes=num_nodes, num_levels=NUM_LEVELS, neighbors="edge"
+    )
     value, most = float(exact.value), float(math.comb(num_nodes, 3))
+    radii = np.minimum(exact.upper[1] - value + np.arange(NUM_LEVELS), exact.step)
+    cheap = dpjax.from_radii(value, radii, neighbors="edge", lower=0, upper=most, step=exact.step)
     rate = jnp.asarray(epsilon)
-    laplace = dpjax.laplace(value, rate, sensitivity=float(num_nodes - 2))
+    laplace = dpjax.laplace(value, rate, sensitivity=exact.step)
     smooth = dpjax.laplace(
         value, rate, sensitivity=2 * smooth_sensitivity(edges, num_nodes, epsilon)
     )
@@ -84,21 +88,12 @@ def errors(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> dict[str, 
     return {name: np.asarray(error) for name, error in found.items()}
 
 
-def profile(
-    edges: np.ndarray, num_nodes: int, num_levels: int, sensitivity: Any
-) -> dpjax.SensitivityProfile:
-    return dpjax.triangle_count_of_edges(
-        edges, num_nodes=num_nodes, num_levels=num_levels, neighbors="edge", sensitivity=sensitivity
-    )
-
-
-def smooth_sensitivity(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> np.ndarray:
+def smooth_sensitivity(edges: np.ndarray, num_nodes: int, epsilon: np.ndarray) -> jax.Array:
     """The largest of exp(-beta k) A_k. From 2(n-2) edges on, A_k is n-2."""
-    at_distance = np.diff(
-        np.asarray(profile(edges, num_nodes, 2 * (num_nodes - 2) + 1, "exact").upper)
+    local = triangle_local_sensitivity_of_edges(
+        edges, num_nodes=num_nodes, num_levels=2 * (num_nodes - 2) + 1, neighbors="edge"
     )
-    beta = epsilon / (2 * math.log(2 / DELTA))
-    return np.max(np.exp(-beta[:, None] * np.arange(at_distance.size)) * at_distance, axis=-1)
+    return local.smooth(epsilon / (2 * math.log(2 / DELTA))).bound
 
 
 def clamped_error(distribution: dpjax.PiecewiseExponential, value: float, most: float) -> jax.Array:

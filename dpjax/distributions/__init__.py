@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from dpjax.distributions._joint_quantiles import JointQuantiles
 from dpjax.distributions._normal import Gaussian, SphericalGaussian
-from dpjax.distributions._permute_and_flip import PermuteAndFlip
 from dpjax.distributions._subsample_count import SubsampledLaplace
 from dpjax.distributions.base import Distribution
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.clamped import Clamped
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.finite import Finite
+from dpjax.distributions.flips import PermuteAndFlip
 from dpjax.distributions.intervals import sample_intervals
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
 from dpjax.distributions.numpyro_adapter import to_numpyro

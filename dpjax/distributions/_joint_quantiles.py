@@ -111,12 +111,10 @@ class JointQuantiles(Drawn):
         of_numbers, of_places = jax.random.split(key)
         drawn = words(of_places, (*batch, draws, m, 6))
         if joint.number is None:
-            of_count = DiscreteLaplace(
-                jnp.zeros(batch, dtype), jnp.ones((), dtype), joint.count_rate
-            )
-            noise = jnp.moveaxis(of_count.sample(of_numbers, draws), 0, -1)
-            noisy = joint.num_records[..., None] + noise.astype(jnp.int32)
-            number = jnp.clip(noisy, 1, max(joint.values.shape[-1], 1))
+            count = jnp.broadcast_to(joint.num_records, batch).astype(dtype)
+            noisy = DiscreteLaplace(count, jnp.ones((), dtype), joint.count_rate)
+            number = jnp.moveaxis(noisy.sample(of_numbers, draws), 0, -1)
+            number = jnp.clip(number, 1, max(joint.values.shape[-1], 1)).astype(jnp.int32)
         else:
             number = jnp.broadcast_to(joint.number, batch)[..., None]  # all draws share their sums
 

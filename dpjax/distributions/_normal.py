@@ -7,7 +7,6 @@ from math import exp, lgamma, log, pi, sqrt
 import jax
 import jax.numpy as jnp
 
-from dpjax.distributions.base import Shape
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.vectors import VectorDistribution
 from dpjax.pytrees import pytree
@@ -69,18 +68,12 @@ class SphericalGaussian(VectorDistribution):
     scale: jax.Array
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of all parameters, without the axis of coordinates."""
-        return jnp.broadcast_shapes(self.loc.shape[:-1], self.scale.shape)
-
-    @property
     def coordinates(self) -> Gaussian:
         """The distributions of the coordinates, of batch shape ``(..., d)``."""
         return Gaussian(self.loc, self.scale[..., None])
 
-    def sample(self, key: jax.Array, shape: Shape = ()) -> jax.Array:
-        """Draw vectors, of shape ``shape + batch_shape + (d,)``; see :meth:`Gaussian.sample`."""
-        return self.coordinates.sample(key, shape)
+    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        return self.coordinates._sample(key, shape)
 
     def _log_density(self, r: jax.Array) -> jax.Array:
         d = self.loc.shape[-1]

@@ -77,10 +77,9 @@ class SubsampledLaplace(Distribution):
     def quantile(self, p: ArrayLike) -> jax.Array:
         """Return the inverse of :meth:`cdf`, by bisection; NaN outside [0, 1]."""
         p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
+        end = jnp.full_like(p, jnp.inf)
+        found = bisect(lambda y: self.cdf(y) < p, -end, end)[1]
         outside = jnp.minimum(p, 1 - p)
-        reach = -self.scale * jnp.log(2 * jnp.maximum(outside, jnp.finfo(self.dtype).tiny))
-        ends = -reach, self.most / self.probability + reach
-        found = bisect(lambda y: self.cdf(y) < p, *ends)[1]
         end = jnp.where(outside == 0, (p - 0.5) * jnp.inf, jnp.nan)
         return jnp.where(outside > 0, found, end)
 

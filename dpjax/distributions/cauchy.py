@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import checks
+from dpjax.checks.numbers import ABOVE_ONE
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.pytrees import pytree
 
@@ -47,8 +47,7 @@ class Cauchy(SymmetricNoise):
     gamma: float = field(default=2.0, metadata={"static": True})
 
     def __post_init__(self) -> None:
-        if checks.concrete_positive("gamma", self.gamma) <= 1:
-            raise ValueError(f"gamma must be a static number above 1, got {self.gamma}.")
+        ABOVE_ONE.single("gamma", self.gamma)
 
     @property
     def _half(self) -> float:

@@ -36,16 +36,6 @@ class Bounded(Distribution):
             """Return the value of a draw."""
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The batch shape of the distribution."""
-        return self.distribution.batch_shape
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of every result."""
-        return self.distribution.dtype
-
-    @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The values of the bounds of the distribution's support, of shape ``batch_shape`` each."""
         low, high = self.distribution.support
@@ -120,13 +110,6 @@ class Clamped(Bounded):
                 f"LaplaceLogNormal, ...), got {type(distribution).__name__}."
             )
         return Clamped(distribution, *checks.bounds(lower, upper, distribution.dtype))
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The broadcast shape of the distribution and the bounds."""
-        return jnp.broadcast_shapes(
-            self.distribution.batch_shape, self.lower.shape, self.upper.shape
-        )
 
     @property
     def _bounds(self) -> tuple[jax.Array, jax.Array]:

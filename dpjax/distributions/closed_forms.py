@@ -31,12 +31,24 @@ from dpjax.numerics.search import count_leading
 
 
 class OnLine(Distribution):
-    """A distribution whose draws and closed forms are computed from its :class:`Line`."""
+    """A distribution whose draws and closed forms are computed from its :class:`Line`.
+
+    Points are those of the line, unless a subclass has others: ``_place`` and ``_value``.
+    """
 
     if TYPE_CHECKING:
+        edges: jax.Array
 
         def line(self) -> Line:
             """Return the density in the form that the sampler and closed forms use."""
+
+    @property
+    def support(self) -> tuple[jax.Array, jax.Array]:
+        """The smallest and the largest value, each of shape ``batch_shape``."""
+        low, high = (
+            jnp.broadcast_to(self._value(self.edges[..., end]), self.batch_shape) for end in (0, -1)
+        )
+        return low, high
 
     @property
     def _masses(self) -> Masses:
@@ -44,7 +56,16 @@ class OnLine(Distribution):
         return Masses(line, *line.weights().of_all())
 
     def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return draws_first(sample_pieces(key, self.line(), prod(shape))[1], shape)
+        points = sample_pieces(key, self.line(), prod(shape))[1]
+        return self._value(draws_first(points, shape))
+
+    def _place(self, y: ArrayLike) -> jax.Array:
+        """Return the last point of the line whose value is at most y."""
+        return jnp.asarray(y)
+
+    def _value(self, point: jax.Array) -> jax.Array:
+        """Return the value of a point of the line."""
+        return point
 
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
@@ -73,28 +94,29 @@ class OnLine(Distribution):
     @compiled
     def cdf(self, y: ArrayLike) -> jax.Array:
         """Return P(Y <= y), at full relative precision in the lower tail."""
-        return self._masses.tail(jnp.asarray(y), upper=False)
+        return self._masses.tail(self._place(y), upper=False)
 
     @compiled
     def survival(self, y: ArrayLike) -> jax.Array:
         """Return P(Y > y), at full relative precision in the upper tail."""
-        return self._masses.tail(jnp.asarray(y), upper=True)
+        return self._masses.tail(self._place(y), upper=True)
 
     @compiled
     def quantile(self, p: ArrayLike) -> jax.Array:
-        """Return the inverse of :meth:`cdf`; NaN outside [0, 1].
+        """Return the smallest y with ``cdf(y) >= p``, up to rounding; NaN outside [0, 1].
 
         Pieces whose mass underflows are not reached: in float32, ``quantile(1.0)`` can lie inside
         the support.
         """
         p = jnp.asarray(p)[..., None]
-        return self._masses.quantile(p, 1 - p)[..., 0]
+        return self._value(self._masses.quantile(p, 1 - p)[..., 0])
 
     @compiled
     def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """Return the central interval of probability ``level``; each side has ``(1 - level) / 2``.
+        """Return the central interval of probability ``level``.
 
-        Each end is found from its own tail.
+        Each side leaves out ``(1 - level) / 2``, or at most that on multiples of a resolution. Each
+        end is found from its own tail.
 
         Args:
             level: float in [0, 1] that broadcasts against ``batch_shape``.
@@ -105,7 +127,7 @@ class OnLine(Distribution):
         outside = (1 - jnp.asarray(level)) / 2
         p = jnp.stack([outside, 1 - outside], axis=-1)
         ends = self._masses.quantile(p, jnp.flip(p, -1))
-        return ends[..., 0], ends[..., 1]
+        return self._value(ends[..., 0]), self._value(ends[..., 1])
 
     @compiled
     def mean(self) -> jax.Array:
@@ -154,7 +176,8 @@ class OnLine(Distribution):
         energy = masses.energy + line.decay * piece.mean_fraction(line.decay)
         if line.cells:  # from the mean cost over a cell to that at its end of higher cost
             energy = energy + line.cell_decay * (1 - piece.mean_fraction(line.cell_decay))
-        return (jnp.log(masses.total) + masses.average(energy))[..., 0]
+        found = (jnp.log(masses.total) + masses.average(energy))[..., 0]
+        return jnp.maximum(found, 0.0) if line.cells else found
 
 
 @dataclass(frozen=True)
@@ -189,13 +212,6 @@ class Masses:
             energy = jnp.where(base < FAR, nats, near(nats)) - base
             energy = jnp.where(self.line.low == jnp.inf, jnp.inf, energy)
             return energy.astype(self.line.dtype)
-
-    @property
-    def log_normalizer(self) -> jax.Array:
-        """The log of Z, ``(*batch, 1)``."""
-        with jax.enable_x64(True):
-            energy = log(2) * self.base.astype(jnp.float64) + self.line.heights.least
-            return (jnp.log(self.total.astype(jnp.float64)) - energy).astype(self.line.dtype)
 
     def average(self, terms: jax.Array) -> jax.Array:
         """Average a quantity that is known for each piece, ``(..., 1)``."""

@@ -59,9 +59,7 @@ class Finite(Distribution):
                 "values and cost must have the same last axis, of size k >= 1, got shapes "
                 f"{self.values.shape} and {self.cost.shape}."
             )
-        return jnp.broadcast_shapes(
-            self.values.shape[:-1], self.cost.shape[:-1], jnp.shape(self.rate)
-        )
+        return super().batch_shape
 
     @property
     def dtype(self) -> Any:
@@ -168,7 +166,7 @@ class Finite(Distribution):
 
     def variance(self) -> jax.Array:
         """Return the variance, E[(Y - E[Y])^2], of shape ``batch_shape``; 0 where it underflows."""
-        return self.mean_squared_error(self.mean())
+        return self.expectation(jnp.square(self.values - self.mean()[..., None]))
 
     @compiled
     def stddev(self) -> jax.Array:
@@ -181,20 +179,14 @@ class Finite(Distribution):
         return self.expectation(jnp.abs(self.values - jnp.expand_dims(center, -1)))
 
     @compiled
-    def mean_squared_error(self, center: ArrayLike) -> jax.Array:
-        """Return E[(Y - center)^2]."""
-        return self.expectation(jnp.square(self.values - jnp.expand_dims(center, -1)))
-
-    @compiled
     def entropy(self) -> jax.Array:
         """Return the entropy of the index in nats, of shape ``batch_shape``."""
         return self.expectation(-self.log_probabilities())
 
     def _total(self, counted: jax.Array, y: ArrayLike) -> jax.Array:
         """Return the probability of the candidates selected by ``counted``; NaN where y is NaN."""
-        mass = self.probabilities()
-        total = jnp.sum(jnp.where(counted | jnp.isnan(mass), mass, 0.0), axis=-1)
-        return jnp.where(jnp.isnan(y), jnp.nan, jnp.clip(total, 0.0, 1.0))
+        total = jnp.clip(self.expectation(counted), 0.0, 1.0)
+        return jnp.where(jnp.isnan(y), jnp.nan, total)
 
 
 @partial(jax.jit, static_argnames="draws")

@@ -74,9 +74,13 @@ class LaplaceLogNormal(SymmetricNoise):
     def _log_psi(self, z: jax.Array) -> jax.Array:
         """Return log E exp(-z e^(-sigma Y)), for z >= 0."""
         # The peak solves y = sigma z e^(-sigma y), that is, sigma y = W(sigma^2 z). It need not be
-        # exact.
+        # exact: Newton's method for w + log w = log x.
         fixed_sigma, fixed_z = jax.lax.stop_gradient((self.sigma, z))
-        peak = fixed_sigma * fixed_z * jnp.exp(-_lambert_w(jnp.square(fixed_sigma) * fixed_z))
+        x = jnp.maximum(jnp.square(fixed_sigma) * fixed_z, jnp.finfo(z.dtype).tiny)
+        w = jnp.log1p(x)
+        for _ in range(4):
+            w = w * (1 + jnp.log(x / w)) / (1 + w)
+        peak = fixed_sigma * fixed_z * jnp.exp(-w)
         top = -jnp.square(peak) / 2 - fixed_z * jnp.exp(-fixed_sigma * peak)
 
         def add(number: jax.Array, total: jax.Array) -> jax.Array:
@@ -88,12 +92,3 @@ class LaplaceLogNormal(SymmetricNoise):
 
         total = jax.lax.fori_loop(-_TURNS, _TURNS, add, jnp.zeros_like(top))
         return jnp.minimum(top + jnp.log(total * (_STEP / sqrt(2 * pi))), 0.0)
-
-
-def _lambert_w(x: jax.Array) -> jax.Array:
-    """Return the w with w e^w = x, for x >= 0, by Newton's method on w + log w = log x."""
-    safe = jnp.maximum(x, jnp.finfo(x.dtype).tiny)
-    w = jnp.log1p(safe)
-    for _ in range(4):
-        w = w * (1 + jnp.log(safe / w)) / (1 + w)
-    return w

@@ -51,7 +51,7 @@ class SymmetricNoise(Distribution):
         """Return the inverse of :meth:`cdf`; NaN outside [0, 1]."""
         p = jnp.broadcast_to(p, jnp.broadcast_shapes(jnp.shape(p), self.batch_shape))
         tail = jnp.minimum(p, 1 - p)
-        inside = (tail > 0) & (tail <= 0.5)
+        inside = tail > 0
         safe = jnp.where(inside, tail, 0.25)
         z = jax.lax.stop_gradient(self._tail_quantile(safe))
         # Nothing but the derivative, that of an inverse function.

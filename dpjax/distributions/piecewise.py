@@ -121,16 +121,11 @@ class PiecewiseExponential(OnLine):
     @property
     def support(self) -> tuple[jax.Array, jax.Array]:
         """The outer edges, each of shape ``batch_shape``, or -inf and inf where there is a tail."""
-        low, high = self.edges[..., 0], self.edges[..., -1]
-        if self.tails is not None:
-            low = jnp.where(self.tails.lower_scale > 0, -jnp.inf, low)
-            high = jnp.where(self.tails.upper_scale > 0, jnp.inf, high)
-        return jnp.broadcast_to(low, self.batch_shape), jnp.broadcast_to(high, self.batch_shape)
-
-    @compiled
-    def log_normalizer(self) -> jax.Array:
-        """Return log Z, Z the integral of ``exp(-rate * cost(y))``, of shape ``batch_shape``."""
-        return self._masses.log_normalizer[..., 0]
+        low, high = super().support
+        if (tails := self.tails) is not None:
+            low = jnp.where(tails.lower_scale > 0, -jnp.inf, low)
+            high = jnp.where(tails.upper_scale > 0, jnp.inf, high)
+        return low, high
 
     @compiled
     def restrict(self, lower: ArrayLike, upper: ArrayLike) -> PiecewiseExponential:
@@ -177,3 +172,11 @@ def _tail(length: jax.Array, cost: jax.Array, scale: jax.Array) -> tuple[jax.Arr
     none = scale <= 0  # a NaN scale stays visible and makes the row NaN
     length = jnp.where(none, 0.0, jnp.maximum(length, 0.0))
     return length > 0, cost + length / jnp.where(none, 1.0, scale)
+
+
+def laplace_noise(center: jax.Array, rate: jax.Array, scale: jax.Array) -> PiecewiseExponential:
+    """Return the distribution of a center plus Laplace noise of scale ``scale / rate``."""
+    none, zero = jnp.zeros((0,), center.dtype), jnp.zeros_like(scale)
+    return PiecewiseExponential(
+        center[..., None], none, none, rate, Tails(zero, scale, zero, scale)
+    )

@@ -70,55 +70,11 @@ class Rounded(OnLine):
         rate = self.rate[..., None]
         return Line(self.edges, self.cost_left, self.cost_right, rate, self.batch_shape, cells=True)
 
-    @property
-    def support(self) -> tuple[jax.Array, jax.Array]:
-        """The smallest and the largest value, of shape ``batch_shape`` each."""
-        low, high = (
-            jnp.broadcast_to(from_multiples(end, self.resolution), self.batch_shape)
-            for end in self._ends
-        )
-        return low, high
-
-    @property
-    def _ends(self) -> tuple[jax.Array, jax.Array]:
-        return self.edges[..., 0] + 0.5, self.edges[..., -1] - 0.5
-
-    def _sample(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        return self._value(jnp.floor(super()._sample(key, shape) + 0.5))
-
     @compiled
     def log_prob(self, y: ArrayLike) -> jax.Array:
         """Return log P(Y = y); ``-inf`` where ``y`` is no multiple, up to rounding."""
         number = self._number(y)
         return jnp.where(number > jnp.floor(number), -jnp.inf, super().log_prob(number))
-
-    @compiled
-    def cdf(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y <= y)."""
-        return super().cdf(jnp.floor(self._number(y)) + 0.5)
-
-    @compiled
-    def survival(self, y: ArrayLike) -> jax.Array:
-        """Return P(Y > y), summed from the upper tail."""
-        return super().survival(jnp.floor(self._number(y)) + 0.5)
-
-    @compiled
-    def quantile(self, p: ArrayLike) -> jax.Array:
-        """Return the smallest multiple with ``cdf(multiple) >= p``, up to rounding.
-
-        It is NaN for ``p`` outside [0, 1].
-        """
-        return self._value(jnp.ceil(super().quantile(p) - 0.5))
-
-    @compiled
-    def interval(self, level: ArrayLike) -> tuple[jax.Array, jax.Array]:
-        """Return the ends of the central interval of probability ``level``.
-
-        Each side leaves out at most ``(1 - level) / 2``, up to rounding.
-        """
-        ends = super().interval(level)
-        low, high = (self._value(jnp.ceil(end - 0.5)) for end in ends)
-        return low, high
 
     @compiled
     def mean(self) -> jax.Array:
@@ -135,12 +91,14 @@ class Rounded(OnLine):
         """Return E|Y - center|, the exact error of a draw."""
         return from_multiples(super().mean_abs_error(self._number(center)), self.resolution)
 
-    def entropy(self) -> jax.Array:
-        """Return the entropy in nats, of shape ``batch_shape``."""
-        return jnp.maximum(super().entropy(), 0.0)
+    def _place(self, y: ArrayLike) -> jax.Array:
+        return jnp.floor(self._number(y)) + 0.5
 
-    def _value(self, number: jax.Array) -> jax.Array:
-        return from_multiples(jnp.clip(number, *self._ends), self.resolution)
+    def _value(self, point: jax.Array) -> jax.Array:
+        number = jnp.clip(
+            jnp.ceil(point - 0.5), self.edges[..., 0] + 0.5, self.edges[..., -1] - 0.5
+        )
+        return from_multiples(number, self.resolution)
 
     def _number(self, y: ArrayLike) -> jax.Array:
         """Return y in units of the resolution, an integer where it is a multiple up to rounding."""

@@ -22,10 +22,10 @@ from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled
 from dpjax.distributions.clamped import Bounded
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
-from dpjax.distributions.line import ALL
 from dpjax.distributions.noise import SymmetricNoise
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.piecewise import PiecewiseExponential, laplace_noise
 from dpjax.distributions.transforms import Transform, ends_on_scale
+from dpjax.numerics.arrays import concatenate, take
 from dpjax.numerics.float64 import in_float64
 from dpjax.pytrees import pytree
 
@@ -131,18 +131,16 @@ class Transformed(Bounded):
         return in_float64(compute, self, jnp.asarray(center))
 
     def _expect(self, function: Map, *kinks: jax.Array) -> jax.Array:
-        """Return E[function(Y)], for a function that is smooth but for ``kinks``, on the scale."""
-        low, high = ends_on_scale(self.transform, self.dtype)
-        masses = self.distribution.cdf(low), self.distribution.survival(high)
-        found = jnp.zeros((), self.dtype)
-        for mass, value in zip(masses, self._bounds, strict=True):
-            found = found + _product(mass[..., None], function(jnp.full(1, value)))[..., 0]
-        first, tails = jnp.full(self.batch_shape, low), _in_tails(self.distribution)
-        cuts = jnp.stack(jnp.broadcast_arrays(first, *kinks, *tails, high))
-        cuts = jnp.sort(jnp.clip(cuts, low, high), axis=0)
-        law, log_normalizer, place = _between(self.distribution, cuts[:-1], cuts[1:])
-        parts = _integrate(law, log_normalizer, lambda z: function(self._value(place(z))))
-        return found + jnp.sum(parts, axis=0)
+        """Return E[function(Y)], for a function that is smooth but for ``kinks``, on the scale.
+
+        The function maps points on a last axis, which results of the batch shape do not have.
+        """
+        law, ends = self.distribution, jnp.asarray(ends_on_scale(self.transform, self.dtype))
+        atoms = jnp.stack([law.cdf(ends[0]), law.survival(ends[1])], axis=-1)
+        found = jnp.sum(_product(atoms, function(jnp.asarray(self._bounds))), axis=-1)
+        pieces, forth, back = _as_pieces(law)
+        cuts = forth(concatenate(ends, *(kink[..., None] for kink in kinks)))
+        return found + _integrate(pieces, cuts, lambda z: function(self._value(back(z))))
 
     @property
     def _bounds(self) -> tuple[float, float]:
@@ -156,50 +154,47 @@ class Transformed(Bounded):
         return jnp.clip(self.transform.inverse(jnp.clip(z, *ends)), *self._bounds)
 
 
-def _between(
-    distribution: Dense, start: jax.Array, end: jax.Array
-) -> tuple[PiecewiseExponential, jax.Array, Map]:
-    """Return the pieces of a law between two points, its log Z, and the map to the distribution.
+def _as_pieces(distribution: Dense) -> tuple[PiecewiseExponential, Map, Map]:
+    """Return a piecewise distribution, and the maps to it and back.
 
     Symmetric noise is a map of a Laplace variate, the logarithm of its tails.
     """
     if isinstance(distribution, PiecewiseExponential):
-        return distribution.restrict(start, end), distribution.log_normalizer(), lambda z: z
-    one = jnp.ones((), distribution.dtype)
-    noise = distribution._rows()
+        return distribution, lambda z: z, lambda z: z
+    noise, one = distribution._rows(), jnp.ones((), distribution.dtype)
 
-    def reach(z: jax.Array) -> jax.Array:
-        tail = jnp.minimum(distribution.cdf(z), distribution.survival(z))
+    def forth(z: jax.Array) -> jax.Array:
+        tail = jnp.minimum(noise.cdf(z), noise.survival(z))
         height = -jnp.log(2 * jnp.maximum(tail, jnp.finfo(tail.dtype).tiny))
-        return jnp.where(z < distribution.loc, -height, height)
+        return jnp.where(z < noise.loc, -height, height)
 
-    def place(reach: jax.Array) -> jax.Array:
-        low = noise.quantile(jnp.exp(-jnp.abs(reach)) / 2)
-        return jnp.where(reach < 0, low, 2 * noise.loc - low)
+    def back(height: jax.Array) -> jax.Array:
+        low = noise.quantile(jnp.exp(-jnp.abs(height)) / 2)
+        return jnp.where(height < 0, low, 2 * noise.loc - low)
 
-    grid = jnp.asarray([-nats for nats in reversed(_NATS)] + _NATS[1:], one.dtype)
-    edges = jnp.clip(grid, reach(start)[..., None], reach(end)[..., None])
-    cost = jnp.abs(edges)
-    return PiecewiseExponential(edges, cost[..., :-1], cost[..., 1:], one), jnp.log(2 * one), place
+    return laplace_noise(0 * one, one, one), forth, back
 
 
-def _in_tails(distribution: Dense) -> list[jax.Array]:
-    """Return points in the tails of a piecewise distribution, where they are cut."""
-    if isinstance(distribution, SymmetricNoise) or distribution.tails is None:
-        return []
-    tails = distribution.tails
-    first, last = distribution.edges[..., 0], distribution.edges[..., -1]
-    ends = (first, -tails.lower_scale), (last, tails.upper_scale)
-    return [end + scale * nats / distribution.rate for nats in _NATS for end, scale in ends]
+def _integrate(distribution: PiecewiseExponential, cuts: jax.Array, function: Map) -> jax.Array:
+    """Integrate the function times the density between the first two of the cuts.
 
-
-def _integrate(law: PiecewiseExponential, log_normalizer: jax.Array, function: Map) -> jax.Array:
-    """Integrate the function times exp(-rate * cost) / Z over the pieces."""
-    line = law.line()
-    (start, end), width, decay = line.ends(ALL), line.width(ALL), line.decay
-    absent = (width <= 0) | (line.low == jnp.inf)
-    fall = jnp.where(absent, jnp.inf, line.rate * line.low + log_normalizer[..., None])
-    mass = width * jnp.exp(-fall) * piece.mass_fraction(decay)
+    It is smooth between cuts.
+    """
+    masses, ends = distribution._masses, (cuts[..., :1], cuts[..., 1:2])
+    edges, tails = masses.line.edges, distribution.tails
+    cuts = concatenate(edges, cuts)
+    if tails is not None:
+        reach = jnp.asarray(_NATS, cuts.dtype) / distribution.rate[..., None]
+        below = distribution.edges[..., :1] - tails.lower_scale[..., None] * reach
+        above = distribution.edges[..., -1:] + tails.upper_scale[..., None] * reach
+        cuts = concatenate(cuts, below, above)
+    cuts = jnp.clip(jnp.clip(jnp.sort(cuts, axis=-1), *ends), edges[..., :1], edges[..., -1:])
+    start, width = cuts[..., :-1], jnp.diff(cuts)
+    here = masses.at(start)
+    share = width / jnp.where(here.width > 0, here.width, 1.0)
+    decay, nearest = here.decay * share, jnp.where(here.rises, here.away, here.away - share)
+    height = jnp.exp(-take(masses.energy, here.piece) - here.decay * nearest) / masses.total
+    mass = width * height * piece.mass_fraction(decay)
     y, weights = np.polynomial.legendre.leggauss(_NODES)
     w = (1 - y) / 2
     # The probability before each node, beyond it, and at it.
@@ -208,7 +203,7 @@ def _integrate(law: PiecewiseExponential, log_normalizer: jax.Array, function: M
     def add(number: jax.Array, found: jax.Array) -> jax.Array:
         before, beyond, weight = rule[:, number]
         away = width * piece.quantile_fraction(before, beyond, decay)
-        values = function(jnp.where(line.rise >= 0, start + away, end - away))
+        values = function(start + jnp.where(here.rises, away, width - away))
         return found + jnp.sum(_product(mass * weight, values), axis=-1)
 
     shape = jax.eval_shape(function, mass).shape[:-1]

@@ -100,7 +100,6 @@ from dpjax.mechanisms.selection import (
 )
 from dpjax.mechanisms.smooth import (
     ProposeTestRelease,
-    cauchy_tail_bound,
     optimal_beta,
     optimal_sigma,
     propose_test_release,
@@ -126,7 +125,6 @@ __all__ = [
     "bounded_loss",
     "bounded_loss_distribution",
     "bounded_noise_laplace",
-    "cauchy_tail_bound",
     "decomposable_exponential",
     "duff",
     "exponential",

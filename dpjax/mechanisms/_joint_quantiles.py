@@ -29,7 +29,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions._joint_quantiles import JointQuantiles
+from dpjax.distributions import JointQuantiles
 from dpjax.mechanisms.mechanism import Amount, Positive, mechanism
 from dpjax.numerics.arrays import fits
 from dpjax.sensitivity.sorted_records import SortedRecords

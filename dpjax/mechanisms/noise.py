@@ -37,10 +37,9 @@ between the counts 1 and 0 tends to epsilon in the tails.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from math import inf
-from typing import Annotated, Protocol, overload
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -56,9 +55,9 @@ from dpjax.distributions import (
     Radial,
     SphericalGaussian,
     SubsampledLaplace,
-    Tails,
 )
-from dpjax.mechanisms.mechanism import Amount, Half, Positive, mechanism, overloaded, relation_of
+from dpjax.distributions.piecewise import laplace_noise
+from dpjax.mechanisms.mechanism import Amount, Half, Positive, mechanism, relation_of
 from dpjax.sensitivity.profile import SensitivityProfile
 from dpjax.sensitivity.vector_profile import vectors
 
@@ -105,34 +104,6 @@ def _guarantee_of_laplace(
     return Guarantee(epsilon, most, relation_of(profile), laplace=size)
 
 
-class _Laplace(Protocol):
-    """The overloaded signatures of :func:`laplace`."""
-
-    guarantee: Callable[..., Guarantee]
-
-    @overload
-    def __call__(
-        self,
-        value: ArrayLike,
-        epsilon: ArrayLike,
-        *,
-        sensitivity: ArrayLike,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
-    ) -> PiecewiseExponential: ...
-
-    @overload
-    def __call__(
-        self,
-        value: SensitivityProfile,
-        epsilon: ArrayLike,
-        *,
-        lower: ArrayLike | None = None,
-        upper: ArrayLike | None = None,
-    ) -> PiecewiseExponential | DiscreteLaplace: ...
-
-
-@overloaded(_Laplace)
 @mechanism(_guarantee_of_laplace)
 def laplace(
     value: ArrayLike | SensitivityProfile,
@@ -201,14 +172,6 @@ def laplace(
     low, high = checks.bounds(lower, upper, jnp.result_type(value))
     between = laplace_noise(jnp.clip(value, low, high), jnp.divide(epsilon, 2), scale)
     return between.restrict(low, high)
-
-
-def laplace_noise(center: jax.Array, rate: jax.Array, scale: jax.Array) -> PiecewiseExponential:
-    """Return the distribution of a center plus Laplace noise of scale ``scale / rate``."""
-    none, zero = jnp.zeros((0,), center.dtype), jnp.zeros_like(scale)
-    return PiecewiseExponential(
-        center[..., None], none, none, rate, Tails(zero, scale, zero, scale)
-    )
 
 
 @mechanism()

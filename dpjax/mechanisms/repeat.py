@@ -72,6 +72,7 @@ from dpjax.distributions import Finite
 from dpjax.mechanisms.mechanism import HALF
 from dpjax.mechanisms.noise import bounded_noise_laplace
 from dpjax.numerics.arrays import concatenate, fits
+from dpjax.numerics.float64 import in_float64
 from dpjax.random import check_key
 
 Outcome = TypeVar("Outcome")
@@ -221,24 +222,22 @@ def never_fail_distribution(
 @partial(jax.jit, static_argnames="attempts")
 def _cost_of_retries(one: Finite, acceptance: jax.Array, attempts: int) -> jax.Array:
     """Return minus the log-probability of every candidate, and of the fallback."""
-    accepted = jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0))
-    log_chance = one.log_probabilities()
-    success, failure = (
-        jnp.sum(jnp.exp(log_chance) * part, axis=-1, keepdims=True)
-        for part in (accepted, 1 - accepted)
-    )
-    # log q from the smaller of q and 1 - q; the masks keep the derivatives finite.
-    likely, sure, hopeless = success > failure, failure == 0, success == 0
-    small = jnp.log1p(-jnp.where(likely, 0.0, success))
-    log_failure = jnp.where(
-        likely, jnp.where(sure, -jnp.inf, jnp.log(jnp.where(sure, 1.0, failure))), small
-    )
-    some = -jnp.expm1(attempts * log_failure)  # 1 - q^m
-    log_repeats = jnp.log(jnp.where(hopeless, 1.0, some / jnp.where(hopeless, 1.0, success)))
-    kept = (log_chance > -jnp.inf) & (accepted > 0)
-    log_kept = jnp.where(kept, log_chance, 0.0) + jnp.log(jnp.where(kept, accepted, 1.0))
-    cost = jnp.where(kept | jnp.isnan(log_repeats), -log_kept - log_repeats, jnp.inf)
-    return jnp.concatenate([cost, -attempts * log_failure], axis=-1)
+
+    def log(x: jax.Array) -> jax.Array:
+        """Return the logarithm, whose derivative at 0 is 0."""
+        return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1.0, x)))
+
+    def compute(one: Finite, acceptance: jax.Array) -> jax.Array:
+        accepted = jnp.where(jnp.isnan(acceptance), 0.0, jnp.clip(acceptance, 0.0, 1.0))
+        log_chance = one.log_probabilities()
+        failure = jnp.sum(jnp.exp(log_chance) * (1 - accepted), axis=-1, keepdims=True)
+        # 1 + q + ... + q^(m - 1), which does not cancel
+        repeats = jax.lax.fori_loop(
+            0, attempts, lambda _, total: 1 + failure * total, jnp.zeros_like(failure)
+        )
+        return concatenate(-log_chance - log(accepted) - log(repeats), -attempts * log(failure))
+
+    return in_float64(compute, one, acceptance)
 
 
 def _guarantee_of_losses(

@@ -66,8 +66,8 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.accounting.conversions import rdp_of_bounded_range
 from dpjax.accounting.guarantee import Guarantee
-from dpjax.distributions._permute_and_flip import PermuteAndFlip, cost_of_winning
 from dpjax.distributions.finite import Finite
+from dpjax.distributions.flips import PermuteAndFlip, cost_of_winning
 from dpjax.mechanisms.mechanism import (
     Amount,
     Positive,
@@ -193,7 +193,7 @@ def _guarantee_of_parts(
     parts = _parts(candidate_scores(scores, None, sensitivity), epsilon, zcdp)
     each = np.asarray(parts, np.float64).reshape(-1, parts.shape[-1])
     total, square = each.sum(axis=1), np.square(each).sum(axis=1)
-    rate = np.sqrt(2 * zcdp / square) if zcdp else epsilon / (2 * total)
+    rate = _rate_of_parts(np, each, epsilon, zcdp)
     most, ranges = float(np.max(2 * rate * total)), 2 * rate[:, None] * each
 
     def curve(order: np.ndarray) -> np.ndarray:
@@ -254,14 +254,16 @@ def decomposable_exponential(
     0.53
     """
     choice = candidate_scores(scores, candidates, sensitivity)
-    each = _parts(choice, epsilon, zcdp)
-    if epsilon is None:
-        rate = jnp.sqrt(2 * jnp.asarray(zcdp)[..., None])
-        rate = rate / jnp.linalg.norm(each, axis=-1, keepdims=True)
-    else:
-        rate = jnp.asarray(epsilon)[..., None] / (2 * jnp.sum(each, axis=-1, keepdims=True))
+    rate = _rate_of_parts(jnp, _parts(choice, epsilon, zcdp), epsilon, zcdp)
     most = float(jnp.finfo(choice.dtype).max)
-    return Finite(choice.candidates, -choice.scores, jnp.minimum(rate, most))
+    return Finite(choice.candidates, -choice.scores, jnp.minimum(rate, most)[..., None])
+
+
+def _rate_of_parts(xp: Any, each: Any, epsilon: Any, zcdp: Any) -> Any:
+    """Return the rate of all parts, whose sensitivities are on the last axis."""
+    if epsilon is None:
+        return xp.sqrt(2 * zcdp) / xp.linalg.norm(each, axis=-1)
+    return epsilon / (2 * each.sum(axis=-1))
 
 
 def _parts(choice: CandidateScores, epsilon: Any, zcdp: Any) -> jax.Array:

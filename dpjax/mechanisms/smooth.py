@@ -52,7 +52,7 @@ Together: (e1 + e2, delta)-DP.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, log, pi
+from math import exp, log
 from typing import Annotated, Any, Literal
 
 import jax
@@ -66,9 +66,8 @@ from dpjax.checks.numbers import ABOVE_ONE, POSITIVE, PROBABILITY, Interval
 from dpjax.distributions.base import Shape
 from dpjax.distributions.cauchy import Cauchy
 from dpjax.distributions.laplace_log_normal import LaplaceLogNormal
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.piecewise import PiecewiseExponential, laplace_noise
 from dpjax.mechanisms.mechanism import Half, Positive, Probability, mechanism
-from dpjax.mechanisms.noise import laplace_noise
 from dpjax.numerics.search import bisect
 from dpjax.pytrees import pytree
 from dpjax.random import check_key
@@ -116,7 +115,8 @@ def smooth_cauchy(
         calibration: ``"tight"``: alpha = (epsilon - max(1, gamma-1) beta) /
             (gamma-1)^((gamma-1)/gamma); ``"published"``, of the papers: alpha = epsilon / (2
             (gamma+1)), for beta at most as large. At gamma = 2 and beta = alpha, the published
-            noise is three times larger, and its true loss on medians is 0.23 epsilon.
+            noise is three times larger, and its true loss on medians is 0.23 epsilon; the ends of
+            its ``interval(1 - failure)`` are the error bound of Equation 4.
 
     Returns:
         A :class:`Cauchy`. Its mean does not exist for gamma <= 2, and its mean absolute error is
@@ -133,7 +133,7 @@ def smooth_cauchy(
 
     References:
         Nissim, Raskhodnikova and Smith (2007), Lemmas 2.6 and 2.7; Gillenwater and Munoz Medina,
-        Proposition 3.
+        Propositions 3 and 7, Equation 4.
 
     >>> import jax.numpy as jnp
     >>> from dpjax import Clamped, smooth_sensitivity
@@ -164,29 +164,6 @@ def smooth_cauchy(
 
     found, rate = _smoothed(smooth, beta, alpha, epsilon)
     return Cauchy(found.value, found.bound / rate, gamma=float(gamma))
-
-
-def cauchy_tail_bound(
-    smooth: SmoothSensitivity | LocalSensitivity, epsilon: ArrayLike, *, failure: ArrayLike
-) -> jax.Array:
-    """Return the error that the published mechanism exceeds with probability ``failure``.
-
-    It is 6 bound/epsilon tan(pi (1-failure)/2). For gamma = 2 and the published calibration, and so
-    for a beta of at most epsilon/6, it is exact, not only a bound (Gillenwater and Munoz Medina,
-    Equation 4 and Proposition 7); it grows like 1/failure. It depends on the private data, so it is
-    for evaluation only.
-
-    >>> import jax.numpy as jnp
-    >>> from dpjax import Clamped, smooth_sensitivity
-    >>> smooth = smooth_sensitivity(
-    ...     jnp.arange(101.0), 0.1, lower=0, upper=100, neighbors="add_remove"
-    ... )
-    >>> error = cauchy_tail_bound(smooth, 1.0, failure=0.1)
-    >>> round(float(smooth_cauchy(smooth, 1.0, calibration="published").survival(50.0 + error)), 6)
-    0.05
-    """
-    scale = smooth_cauchy(smooth, epsilon, calibration="published").scale
-    return scale / jnp.tan(pi / 2 * PROBABILITY.array("failure", failure, scale.dtype))
 
 
 @mechanism()
@@ -334,12 +311,9 @@ def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:
     least = checks.positive("beta", beta, dtype) / jnp.sqrt(
         2 * checks.positive("zcdp", zcdp, dtype)
     )
-    # Above the root, where the cubic is convex: Newton's method decreases to it.
-    sigma = least + jnp.cbrt(least / 4)
-    for _ in range(8):
-        cubic = 4 * jnp.square(sigma) * (sigma - least) - least
-        sigma = sigma - cubic / (12 * jnp.square(sigma) - 8 * least * sigma)
-    return sigma
+    return _root(
+        lambda sigma: least - 4 * jnp.square(sigma) * (sigma - least), least + jnp.cbrt(least / 4)
+    )
 
 
 def optimal_beta(

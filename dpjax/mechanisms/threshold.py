@@ -34,6 +34,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -43,13 +44,15 @@ from dpjax.distributions.finite import Finite
 from dpjax.mechanisms.mechanism import Number, Positive, mechanism
 from dpjax.mechanisms.selection import log_decayed
 from dpjax.numerics.arrays import broadcast_rows, concatenate, take
+from dpjax.numerics.float64 import in_float64
+from dpjax.numerics.search import count_leading
 from dpjax.pytrees import pytree
 from dpjax.random import check_key
-from dpjax.random.variates import uniforms
+from dpjax.random.variates import uniform, words
 
 Changes = Literal["any", "one_direction"]
 _TAIL = 1.0  # k
-# Replaces infinite logarithms: of A_1 / A_0, and of weights of very small or large queries.
+# Replaces infinite logarithms of weights, of very small or large queries.
 _FAR = 1e4
 
 
@@ -82,7 +85,7 @@ class AboveThreshold(Batch):
         return _index(self)
 
     def sample(self, key: jax.Array, shape: Shape = ()) -> tuple[jax.Array, jax.Array]:
-        """Draw indices and gaps.
+        """Draw indices and gaps, without derivatives, from the definition: Z is drawn.
 
         Returns:
             Indices, int32 of shape ``shape + batch_shape``: m where no query is above, -1 in a row
@@ -184,50 +187,51 @@ def _distribution(
 
 @jax.jit
 def _index(found: AboveThreshold) -> Finite:
-    before, _, low, high, end = _intervals(_with_end(found.weight))
-    cost = -jnp.logaddexp(*_masses(before, low, high, end, found.below))
-    absent = concatenate(found.weight == -jnp.inf, jnp.zeros((1,), bool))
+    before = _log_sums(found)
+    # The last interval is unbounded; no mass is beyond such an end.
+    after = concatenate(before[..., 1:], jnp.full(1, 3 * _FAR, found.dtype))
+    weight = concatenate(found.weight, after[..., -1:])
+    # after - before without its rounding error, bounded from below so that no log-probability is
+    # infinite.
+    width = jax.nn.softplus(jnp.maximum(weight, -_FAR) - before)
+    width = jnp.maximum(width, float(jnp.finfo(found.dtype).tiny))
+    # The lengths of an interval of log Z below and above 0.
+    low = jnp.where(before >= 0, 0.0, jnp.where(after <= 0, width, -before))
+    high = jnp.where(after <= 0, 0.0, jnp.where(before >= 0, width, after))
+    mass_low = log(_TAIL) + found.below * jnp.minimum(after, 0.0) + log_decayed(found.below * low)
+    mass_high = log(found.below) - _TAIL * jnp.maximum(before, 0.0) + log_decayed(_TAIL * high)
+    cost = log(found.below + _TAIL) - jnp.logaddexp(mass_low, mass_high)
     values = jnp.arange(cost.shape[-1], dtype=found.dtype)
-    cost = broadcast_rows(jnp.where(absent, jnp.inf, cost), found.batch_shape)
+    cost = broadcast_rows(jnp.where(weight == -jnp.inf, jnp.inf, cost), found.batch_shape)
     return Finite(values, cost, jnp.ones((), found.dtype))
 
 
-def _with_end(weight: jax.Array) -> jax.Array:
-    """Return the weights that are summed, followed by that of an unbounded last interval."""
-    return jnp.maximum(concatenate(weight, jnp.zeros((1,), weight.dtype)), -_FAR)
+def _log_sums(found: AboveThreshold) -> jax.Array:
+    """Return the logarithms of A_0, A_1, ..., ``(..., m + 1)``."""
+    weight = jnp.maximum(found.weight, -_FAR)
+    sums = jax.lax.cumlogsumexp(weight, axis=weight.ndim - 1)
+    return concatenate(jnp.full(1, -jnp.inf, found.dtype), sums)
 
 
 @partial(jax.jit, static_argnames=("draws",))
 def _draw(key: jax.Array, found: AboveThreshold, draws: int) -> tuple[jax.Array, jax.Array]:
-    key_index, key_side, key_half, key_place = jax.random.split(key, 4)
-    batch, size = found.batch_shape, found.weight.shape[-1]
-    index = jnp.moveaxis(_index(found).sample_index(key_index, (draws,)), 0, -1)
-    side, place = (uniforms(one, (*batch, draws), found.dtype) for one in (key_side, key_place))
-    # The place u, or 1 - u in the upper half, has full relative precision.
-    upper, rest = jax.random.bernoulli(key_half, 0.5, (*batch, draws)), place / 2
-    parts = (broadcast_rows(part, batch) for part in _intervals(_with_end(found.weight)))
-    before, width, low, high, end = (take(part, jnp.maximum(index, 0)) for part in parts)
-    mass_low, mass_high = _masses(before, low, high, end, found.below)
-    # In t = log Z the density is exponential on both sides of 0. Compute the distances of t from
-    # the start and from the end of its interval.
-    first = jnp.log(side) <= mass_low - jnp.logaddexp(mass_low, mass_high)
-    back = -_log_mixture(rest, upper, found.below * low) / found.below
-    near = found.below * low < 1
-    rise = jnp.expm1(jnp.where(near, found.below * low, 0.0))
-    ahead = jnp.log1p(jnp.where(upper, 1 - rest, rest) * rise) / found.below
-    ahead = jnp.where(near, ahead, low - back)
-    beyond = -_log_mixture(rest, ~upper, _TAIL * high) / _TAIL
-    from_start = jnp.where(first, ahead, low + beyond)
-    to_end = jnp.where(first, high + back, high - beyond)
-    # S = (e^t - A) / w.
-    gap = (to_end + log_decayed(width) - log_decayed(from_start)) / found.rate[..., None]
-    return index, jnp.where((index >= 0) & (index < size), jnp.maximum(gap, 0.0), jnp.nan)
+    fixed = jax.lax.stop_gradient(found)
+    return in_float64(_stop, fixed, words(key, (*found.batch_shape, draws, 4)))
 
 
-def _log_mixture(rest: jax.Array, upper: jax.Array, t: jax.Array) -> jax.Array:
-    """Return log(u + (1 - u) exp(-t)); ``rest`` is 1 - u in the upper half, and else u."""
-    lower = jnp.log(rest + (1 - rest) * jnp.exp(-t))
-    return jnp.where(upper, jnp.log1p(rest * jnp.expm1(-t)), lower)
+def _stop(found: AboveThreshold, drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return where the sums exceed Z, and the gap there."""
+    side, size = (uniform(drawn[..., i], drawn[..., i + 1], found.dtype) for i in (0, 2))
+    below = side * (found.below + _TAIL) <= _TAIL
+    noise = jnp.log(size) * jnp.where(below, 1 / found.below, -1 / _TAIL)  # log Z
+    ends, last, one = _log_sums(found), found.weight.shape[-1] - 1, np.int32(1)
+    index = count_leading(lambda i: take(ends, i + one) < noise, last + 1, noise.shape)
+    index = jnp.where(jnp.isnan(ends[..., -1:]), np.int32(-1), index)
+    place = jnp.clip(index, 0, last)
+    # S = (Z - A) / w
+    log_share = noise + log_decayed(noise - take(ends, place)) - take(found.weight, place)
+    gap = jnp.maximum(-log_share / found.rate[..., None], 0.0)
+    return index, jnp.where(index == place, gap, jnp.nan)
 
 
 @jax.jit
@@ -235,50 +239,15 @@ def _log_prob(found: AboveThreshold, index: jax.Array, gap: jax.Array) -> jax.Ar
     size, none = found.weight.shape[-1], _index(found).log_probabilities()[..., -1]
     shape = jnp.broadcast_shapes(index.shape, gap.shape, found.batch_shape)
     column = jnp.broadcast_to(jnp.clip(index, 0, size - 1), shape)[..., None]
-    before, weight = (
-        jnp.take_along_axis(jnp.broadcast_to(part[..., :size], (*shape, size)), column, axis=-1)[
-            ..., 0
-        ]
-        for part in (_intervals(_with_end(found.weight))[0], found.weight)
-    )
+    before, weight = (take(part, column)[..., 0] for part in (_log_sums(found), found.weight))
     down = found.rate * gap
     z = jnp.logaddexp(before, weight - down)
-    inside = (
+    density = (
         log(found.below * _TAIL / (found.below + _TAIL))
         + (found.below - 1) * jnp.minimum(z, 0)
         - (_TAIL + 1) * jnp.maximum(z, 0)
+        + (weight + jnp.log(found.rate) - down)
     )
-    density = jnp.where(
-        (gap >= 0) & (weight > -jnp.inf), weight + inside + jnp.log(found.rate) - down, -jnp.inf
-    )
-    density = jnp.where(jnp.isnan(none), jnp.nan, density)
-    return jnp.where(
-        index == size, none, jnp.where((index >= 0) & (index < size), density, -jnp.inf)
-    )
-
-
-def _intervals(weight: jax.Array) -> tuple[jax.Array, ...]:
-    """Return start, width, lengths below and above 0, and lower end of each interval of log Z.
-
-    The lower end is the end of the part below 0.
-    """
-    after = jax.lax.cumlogsumexp(weight, axis=weight.ndim - 1)  # log A_(i+1)
-    start = jnp.minimum(after[..., :1], 0.0) - _FAR
-    before = jnp.concatenate([start, after[..., :-1]], axis=-1)  # log A_i
-    # after - before without its rounding error, bounded from below so that no log-probability is
-    # infinite.
-    width = jnp.maximum(jax.nn.softplus(weight - before), float(jnp.finfo(weight.dtype).tiny))
-    last = jnp.arange(weight.shape[-1]) == weight.shape[-1] - 1
-    low = jnp.where(before >= 0, 0.0, jnp.where(after <= 0, width, -before))
-    high = jnp.where(after <= 0, 0.0, jnp.where(before >= 0, width, after))
-    low, high = jnp.where(last, jnp.maximum(-before, 0.0), low), jnp.where(last, _FAR, high)
-    return before, width, low, high, jnp.where(last, 0.0, jnp.minimum(after, 0.0))
-
-
-def _masses(
-    before: jax.Array, low: jax.Array, high: jax.Array, end: jax.Array, below: float
-) -> tuple[jax.Array, jax.Array]:
-    """Return the log-probabilities of the parts of intervals below and above 0."""
-    mass_low = jnp.log(_TAIL / (below + _TAIL)) + below * end + log_decayed(below * low)
-    mass_high = jnp.log(below / (below + _TAIL)) - _TAIL * jnp.maximum(before, 0.0)
-    return mass_low, mass_high + log_decayed(_TAIL * high)
+    possible = (gap >= 0) & (weight > -jnp.inf) & (index >= 0) & (index < size)
+    density = jnp.where(jnp.isnan(none), jnp.nan, jnp.where(possible, density, -jnp.inf))
+    return jnp.where(index == size, none, density)

@@ -22,9 +22,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.accounting.mechanism import with_guarantee
-from dpjax.distributions.piecewise import PiecewiseExponential
+from dpjax.distributions.piecewise import PiecewiseExponential, laplace_noise
 from dpjax.distributions.radial import Radial
-from dpjax.mechanisms import k_norm, laplace
+from dpjax.mechanisms import k_norm
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.histograms import counts_of, moderate
 from dpjax.metric_privacy.metric import Metric, finite, numbers
@@ -91,7 +91,7 @@ def metric_laplace(
     moderate("queries", values, counts.dtype)
     answers = in_float64(partial(_answers, values, metric), counts)
     c = rounded_up(np.where(known == 0, 1e-18, known), answers.dtype)  # no scale is 0
-    return laplace(answers, 1.0, sensitivity=jnp.asarray(np.where(c < np.inf, c, np.nan)))
+    return laplace_noise(answers, jnp.ones_like(c), jnp.where(c < np.inf, c, np.nan))
 
 
 def _answers(values: np.ndarray, metric: Metric, counts: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.pytrees import pytree
-from dpjax.sensitivity.profile import SensitivityProfile, extend
+from dpjax.sensitivity.profile import SensitivityProfile
 
 
 @pytree
@@ -151,8 +151,10 @@ def local_sensitivity_bound(profile: SensitivityProfile) -> LocalSensitivity:
             "profile must be interpolable, got one that is not interpolable: its values do not "
             "bound those of neighbors."
         )
-    size = max(profile.upper.shape[-1], profile.lower.shape[-1]) + 1
-    up, down = extend(profile.upper, size), extend(profile.lower, size)
+    center, last = profile.center, profile.values.shape[-1] - 1
+    level = np.arange(max(center, last - center) + 2)  # beyond a bound it is the bound
+    up = profile.values[..., np.minimum(center + level, last)]
+    down = profile.values[..., np.maximum(center - level, 0)]
     at_distance = jnp.maximum(up[..., 1:] - down[..., :-1], up[..., :-1] - down[..., 1:])
     low, high = profile.bounds or (profile.values[..., 0], profile.values[..., -1])
     return LocalSensitivity(profile.value, at_distance, low, high, neighbors=profile.neighbors)

@@ -350,9 +350,3 @@ def _cap(k: int, values: jax.Array, levels: jax.Array, sign: int) -> tuple[jax.A
 def _go_on(side: jax.Array, count: int, step: jax.Array | int = 1) -> jax.Array:
     """Append ``count`` entries to a side, each ``step`` beyond the one before it."""
     return concatenate(side, side[..., -1:] + step * jnp.arange(1, count + 1, dtype=side.dtype))
-
-
-def extend(side: jax.Array, size: int) -> jax.Array:
-    """Repeat the last value until there are ``size`` entries."""
-    missing = max(size - side.shape[-1], 0)
-    return jnp.pad(side, [(0, 0)] * (side.ndim - 1) + [(0, missing)], mode="edge")[..., :size]

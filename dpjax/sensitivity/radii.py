@@ -105,7 +105,7 @@ def from_radii(
         above = below = jnp.minimum(above, size[..., None])
 
     def side(increments: jax.Array, sign: int) -> jax.Array:
-        values = _add_up(center, increments, sign)
+        values = add_up(center, increments, sign)
         # The jump clamps f(x) itself too, and only after the radii are added.
         return jump(values, bounds, sign) if size is None and bounds is not None else values
 
@@ -114,7 +114,8 @@ def from_radii(
 
 
 @partial(jax.jit, inline=True)
-def _add_up(center: jax.Array, increments: jax.Array, sign: int) -> jax.Array:
+def add_up(center: jax.Array, increments: jax.Array, sign: int) -> jax.Array:
+    """Return the center and the ends after each increment; negative ones count as 0."""
     distance = jnp.cumsum(jnp.maximum(increments, 0.0), axis=-1)
     return concatenate(center[..., None], center[..., None] + sign * distance)
 

@@ -12,8 +12,9 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
-from dpjax.numerics.arrays import concatenate, fits
+from dpjax.numerics.arrays import fits
 from dpjax.pytrees import pytree
+from dpjax.sensitivity.radii import add_up
 
 
 @pytree
@@ -89,17 +90,11 @@ def from_vector_radii(
     # R_K <= R_{K+1} = step; the minimum with a constant preserves Definition 5.1.
     return VectorProfile(
         center,
-        _outwards(increments, size),
+        add_up(jnp.zeros((), size.dtype), jnp.minimum(increments, size[..., None]), 1),
         size,
         p=checks.static_number("p", p, 1, inf),
         neighbors=neighbors,
     )
-
-
-@jax.jit
-def _outwards(increments: jax.Array, size: jax.Array) -> jax.Array:
-    distance = jnp.cumsum(jnp.minimum(jnp.maximum(increments, 0.0), size[..., None]), axis=-1)
-    return concatenate(jnp.zeros((1,), increments.dtype), distance)
 
 
 def vectors(name: str, value: ArrayLike) -> jax.Array:

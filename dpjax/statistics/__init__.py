@@ -60,7 +60,6 @@ Arguments that statistics share:
 * ``num_records``: int ``(...)``, the number of leading records of each row that are present,
   clamped to 0..n; the rest is padding. Public under swap, private under add/remove.
 * ``mask``: bool ``(..., n)``, the records that are present; in place of ``num_records``.
-* ``truncate``: static k, chosen without the data; the same as ``.truncate(k)`` afterwards.
 
 The bounds, the shape of ``x`` and static arguments are public; under swap also the number of
 records (so ``num_records`` and ``mask``), but not under add/remove.

@@ -141,7 +141,6 @@ def local_sensitivity(
     [10.0, 15.0, 40.0, 50.0]
     """
     checks.one_of("definition", definition, ("linear", "lower"))
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if rank is not None and q != 0.5:
         raise ValueError(f"only one of q and rank can be given, got q={q} and rank={rank}.")
     (records, present, low, high), _ = bounded_records(x, lower, upper, num_records, mask)

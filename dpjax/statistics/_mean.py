@@ -86,7 +86,6 @@ def mean(
     ([3.0, 5.25, 7.25, 9.0, 10.0], [3.0, 1.5, 0.75, 0.25, 0.0])
     """
     checks.one_of("values", values, ("extreme", "hull"))
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if values == "hull" and neighbors == "swap":
         raise ValueError(
             'values="hull" is only for add_remove neighbors, got swap, under which '

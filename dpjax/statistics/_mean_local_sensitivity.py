@@ -24,7 +24,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
@@ -69,7 +68,6 @@ def mean_local_sensitivity(
     ... ).at_distance.tolist()
     [1.75, 2.8333332538604736, 4.5, 5.0]
     """
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     arrays, _ = bounded_records(x, lower, upper, num_records, mask)
     value, at_distance = from_sorted(
         _at_distances, *arrays, neighbors=neighbors, options=(neighbors,)

@@ -33,7 +33,7 @@ from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.scores import CandidateScores
-from dpjax.statistics.padded_records import present_records
+from dpjax.statistics.padded_records import nan_where_absent
 
 
 def mode(
@@ -142,14 +142,6 @@ def _read(
     step = checks.resolution(resolution, (candidates,), most_multiples(records.dtype))
     numbers = to_multiples(labels, step)
     return count_labels(to_multiples(records, step), numbers), from_multiples(numbers, step)
-
-
-def nan_where_absent(
-    x: ArrayLike, num_records: ArrayLike | None, mask: ArrayLike | None
-) -> jax.Array:
-    """Return float records ``(..., n)``, NaN for those that are not present."""
-    records, present = present_records(x, num_records=num_records, mask=mask)
-    return records if present is None else jnp.where(present, records, jnp.nan)
 
 
 def candidate_labels(candidates: ArrayLike, dtype: Any) -> jax.Array:

@@ -41,7 +41,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
 from dpjax.sensitivity.profile import SensitivityProfile
-from dpjax.statistics.padded_records import bounded_records, levels_kept
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.ranks import (
     DEFINITIONS,
     Definition,
@@ -63,7 +63,6 @@ def median(
     definition: Definition | None = None,
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    truncate: int | None = None,
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the median: :func:`quantile` at 1/2.
 
@@ -86,7 +85,6 @@ def median(
             a resolution ``"lower"``.
         num_records: int ``(...)``, how many leading records of each row are present.
         mask: bool ``(..., n)``, which records are present, in place of ``num_records``.
-        truncate: static, how many levels of the profile are kept; by default all.
 
     Returns:
         A profile of batch shape ``(...)``. :mod:`dpjax.statistics` says more of each argument.
@@ -113,7 +111,6 @@ def median(
         definition=definition,
         num_records=num_records,
         mask=mask,
-        truncate=truncate,
     )
 
 
@@ -128,7 +125,6 @@ def quantile(
     definition: Definition | None = None,
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    truncate: int | None = None,
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the q-quantile.
 
@@ -179,7 +175,7 @@ def quantile(
         definition = "linear" if resolution is None else "lower"
     checks.one_of("definition", definition, DEFINITIONS)
     ranks = ranks_of_quantile(q, definition=definition, neighbors=neighbors)
-    return _profile(*(ranks, neighbors, truncate, resolution), x, lower, upper, num_records, mask)
+    return _profile(*(ranks, neighbors, resolution), x, lower, upper, num_records, mask)
 
 
 def order_statistic(
@@ -192,7 +188,6 @@ def order_statistic(
     resolution: Resolution | None = None,
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    truncate: int | None = None,
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the ``rank``-th smallest record.
 
@@ -220,32 +215,28 @@ def order_statistic(
     [1.0, 2.0, 3.0, 9.0]
     """
     ranks = ranks_of_order_statistic(rank, np.shape(x)[-1] if np.ndim(x) else 0)
-    return _profile(*(ranks, neighbors, truncate, resolution), x, lower, upper, num_records, mask)
+    return _profile(*(ranks, neighbors, resolution), x, lower, upper, num_records, mask)
 
 
 def _profile(
     ranks: Ranks,
     neighbors: Neighbors,
-    truncate: int | None,
     resolution: Resolution | None,
     x: ArrayLike,
     *public: Any,
 ) -> SensitivityProfile:
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
-    keep = levels_kept(truncate)
     arrays, step = bounded_records(x, *public, resolution=resolution, parts=ranks.refinement)
     columns = arrays[0].shape[-1]
     check_denominator("q", ranks.denominator, columns, columns + 2)
-    return _read(*arrays, ranks=ranks, neighbors=neighbors, resolution=step, keep=keep)
+    return _read(*arrays, ranks=ranks, neighbors=neighbors, resolution=step)
 
 
-@partial(jax.jit, static_argnames=("ranks", "neighbors", "resolution", "keep"))
+@partial(jax.jit, static_argnames=("ranks", "neighbors", "resolution"))
 def _read(
     *arrays: Any,
     ranks: Ranks,
     neighbors: Neighbors,
     resolution: Fraction | None,
-    keep: int | None,
 ) -> SensitivityProfile:
     x = sort_rows(*arrays, neighbors=neighbors, resolution=resolution)
     real = ranks.definition == "continuous"
@@ -262,6 +253,4 @@ def _read(
         integer_levels=not real,
         reached="bounds" if real else "intervals" if halfway else "extremes",
     )
-    if resolution is not None:
-        found = found.in_units(resolution, ranks.refinement)
-    return found if keep is None else found.truncate(keep)
+    return found if resolution is None else found.in_units(resolution, ranks.refinement)

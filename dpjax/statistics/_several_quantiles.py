@@ -60,7 +60,6 @@ def quantiles(
     ... ).value.tolist()
     [35.0, 41.0, 62.0]
     """
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     levels = checks.levels(qs)
     arrays, step = bounded_records(x, lower, upper, num_records, mask, resolution=resolution)
     columns = arrays[0].shape[-1]

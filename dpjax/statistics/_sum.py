@@ -75,7 +75,6 @@ def sum(  # named as in NumPy and JAX
     >>> profile.upper.tolist(), profile.lower.tolist(), float(profile.step)
     ([-1.0, 1.0, 2.0], [-1.0, -4.0, -7.0], 3.0)
     """
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     columns = np.shape(x)[-1] if np.ndim(x) else 0
     if max_count is not None:
         must = f"a static integer from the {columns} columns of x, for add_remove neighbors"
@@ -102,15 +101,13 @@ def sum(  # named as in NumPy and JAX
         resolution=multiple,
         options=(neighbors, max_count, multiple is not None),
     )
-    step = None
-    if unbounded:
-        step = jnp.broadcast_to(jnp.maximum(*map(abs, arrays[2:])), above.shape[:-1])
+    largest = jnp.maximum(*map(abs, arrays[2:]))
     # Under add/remove the last levels may need more records than max_count allows.
     found = from_sides(
         above,
         below,
         neighbors=neighbors,
-        step=step,
+        step=jnp.broadcast_to(largest, above.shape[:-1]) if unbounded else None,
         reached="extremes" if neighbors == "swap" else "bounds",
     )
     return found if multiple is None else found.in_units(multiple)

@@ -44,7 +44,7 @@ from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import take
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, prefix_sums
-from dpjax.statistics.padded_records import bounded_records, levels_kept
+from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.sorting import SortedRows
 
 
@@ -67,6 +67,7 @@ def variance(
     Args:
         x: float ``(..., n)``, n >= 2. See :mod:`dpjax.statistics` for it and for the arguments not
             listed here.
+        truncate: static k, chosen without the data: the profile is that of ``.truncate(k)``.
         neighbors: ``"swap"``. Under add/remove no exact profile is known to the authors of this
             library.
 
@@ -89,21 +90,20 @@ def variance(
     >>> profile.upper.tolist(), profile.lower.round(3).tolist()
     ([1.25, 2.5, 3.1875, 4.0, 4.0], [1.25, 0.5, 0.125, 0.0, 0.0])
     """
-    checks.one_of("neighbors", neighbors, checks.NEIGHBORS)
     if neighbors != "swap":
         raise ValueError(
             'neighbors must be "swap" for variance: no exact profile is known under add_remove.'
         )
-    keep = levels_kept(truncate)
-
+    if truncate is not None:
+        truncate = checks.static_integer("truncate", truncate, 0)
     arrays, _ = bounded_records(
         *(x, lower, upper, num_records, mask), size=lambda low, high: (high - low) ** 2, least=2
     )
     levels = arrays[0].shape[-1] - 1
-    levels = levels if keep is None else min(keep, levels)
+    levels = levels if truncate is None else min(truncate, levels)
     above, below = from_sorted(_sides, *arrays, neighbors=neighbors, options=(levels,))
     return from_sides(
-        above, below, neighbors=neighbors, reached="extremes" if keep is None else "bounds"
+        above, below, neighbors=neighbors, reached="extremes" if truncate is None else "bounds"
     )
 
 

@@ -14,7 +14,7 @@ from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.multiples import most_multiples
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
-from dpjax.statistics._mode import candidate_labels, count_labels, nan_where_absent
+from dpjax.statistics.padded_records import nan_where_absent
 
 
 def count(
@@ -60,21 +60,18 @@ def count(
 def histogram(
     x: ArrayLike,
     *,
-    edges: ArrayLike | None = None,
-    candidates: ArrayLike | None = None,
+    edges: ArrayLike,
     neighbors: Neighbors = "add_remove",
     num_records: ArrayLike | None = None,
     mask: ArrayLike | None = None,
 ) -> SensitivityProfile:
-    """Return the profile of the number of records in each bin, or equal to each candidate.
+    """Return the profile of the number of records in each bin.
 
     Args:
         x: float ``(..., n)``. A record in no bin is not counted. See :mod:`dpjax.statistics` for
             the arguments not listed here.
         edges: float ``(bins + 1,)``, public, increasing: as in NumPy, each bin includes its lower
-            edge, the last one also its upper edge.
-        candidates: float ``(bins,)``, public, finite and distinct, as for :func:`dpjax.mode`; in
-            place of ``edges``.
+            edge, the last one also its upper edge. For categories, between their numbers.
         neighbors: only ``"add_remove"``, as for :func:`count`.
 
     Returns:
@@ -82,8 +79,7 @@ def histogram(
         draw and error for each bin.
 
     Raises:
-        ValueError: not exactly one of ``edges`` and ``candidates`` is given; ``edges`` do not
-            increase; or there are more columns than a float can count.
+        ValueError: ``edges`` do not increase, or there are more columns than a float can count.
 
     Privacy:
         Add/remove. A record is in one bin only, so a draw of all bins costs the same as that of one
@@ -102,12 +98,7 @@ def histogram(
     1-DP under add_remove neighbors
     """
     checks.counted_neighbors(neighbors)
-    if (edges is None) == (candidates is None):
-        raise ValueError("exactly one of edges and candidates must be given.")
     records = nan_where_absent(x, num_records, mask)
-    if candidates is not None:
-        labels = candidate_labels(candidates, records.dtype)
-        return _counted(count_labels(records, labels), records)
     ends = checks.float_array("edges", edges).astype(records.dtype)
     host = None if isinstance(edges, jax.Array) else np.asarray(edges, np.float64)
     if (

@@ -50,10 +50,11 @@ def from_sorted(
     """
     x = sort_rows(*arrays, neighbors=neighbors, resolution=resolution)
 
-    def of_rows(values: jax.Array, n: jax.Array) -> Any:
-        return compute(SortedRows(values, n), *options)
-
-    return in_float64(of_rows, x.values, jnp.broadcast_to(x.n, x.low.shape))
+    return in_float64(
+        lambda values, n: compute(SortedRows(values, n), *options),
+        x.values,
+        jnp.broadcast_to(x.n, x.low.shape),
+    )
 
 
 class OnGrid(NamedTuple):

@@ -287,9 +287,7 @@ def _user_sum(
     # With an amount beyond the bound, the sum is at the bound either way.
     amounts = jnp.clip(amounts, 0, high[..., None])
     there = ~jnp.isnan(amounts) if present is None else ~jnp.isnan(amounts) & present
-    totals = in_float64(
-        lambda amounts, persons: _totals(persons, amounts), jnp.where(there, amounts, 0), persons
-    )
+    totals = in_float64(_totals, jnp.where(there, amounts, 0), persons)
     return _sum(None, totals, high)
 
 
@@ -297,7 +295,7 @@ def _user_sum(
 def _distinct(ids: jax.Array, present: jax.Array | None) -> jax.Array:
     there = jnp.ones(ids.shape, bool) if present is None else present
     # People with the rarest ids leave first.
-    people = jnp.sort(_totals(ids, there.astype(np.int32)), axis=-1)
+    people = jnp.sort(_totals(there.astype(np.int32), ids), axis=-1)
     gone = jnp.cumsum(people, axis=-1, dtype=np.int32)
     levels = np.arange(gone.shape[-1] + 1, dtype=np.int32)
     find = jnp.vectorize(partial(jnp.searchsorted, side="right"), signature="(n),(m)->(m)")
@@ -305,7 +303,7 @@ def _distinct(ids: jax.Array, present: jax.Array | None) -> jax.Array:
 
 
 @partial(jnp.vectorize, signature="(n),(n)->(n)")
-def _totals(ids: jax.Array, amounts: jax.Array) -> jax.Array:
+def _totals(amounts: jax.Array, ids: jax.Array) -> jax.Array:
     """Return the sum of the amounts of every id, followed by zeros."""
     group = jnp.unique(ids, return_inverse=True, size=ids.size)[1]
     return jnp.zeros_like(amounts).at[group].add(amounts)

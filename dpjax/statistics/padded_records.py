@@ -61,6 +61,14 @@ def presence(
     return None
 
 
+def nan_where_absent(
+    x: ArrayLike, num_records: ArrayLike | None, mask: ArrayLike | None
+) -> jax.Array:
+    """Return float records ``(..., n)``, NaN for those that are not present."""
+    records, present = present_records(x, num_records=num_records, mask=mask)
+    return records if present is None else jnp.where(present, records, jnp.nan)
+
+
 def bounded_records(
     x: ArrayLike,
     lower: ArrayLike,
@@ -98,12 +106,3 @@ def bounded_records(
     if resolution is not None:
         step = checks.resolution(resolution, (lower, upper), most_multiples(records.dtype) // parts)
     return (records, present, low, high), step
-
-
-def levels_kept(truncate: int | None) -> int | None:
-    """Return the static number of levels to keep, or raise if it is invalid."""
-    return (
-        None
-        if truncate is None
-        else checks.static_integer("truncate", truncate, 0, must="None or an integer from 0")
-    )

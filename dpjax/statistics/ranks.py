@@ -39,15 +39,6 @@ class Ranks(NamedTuple):
         """Return the numerator of the rank at level 0."""
         return n * np.int32(self.per_record) + np.int32(self.constant)
 
-    def levels(self, n: int) -> tuple[int, int]:
-        """Return how many levels reach the bounds, below and above, for up to ``n`` records."""
-        base = self.per_record * n + self.constant
-        down = -(-base // self.step)
-        if self.definition != "lower":  # up to rank n + 1
-            return down, -(-(self.denominator * (n + 1) - base) // self.step)
-        # Beyond rank n: ceil makes it n + 1.
-        return down, (self.denominator * n - base) // self.step + 1
-
     def read(self, x: SortedRows, numerator: Any) -> jax.Array:
         """Return x, or its interpolation, at ``numerator / denominator``."""
         v = np.int32(self.denominator)
@@ -67,8 +58,14 @@ class Ranks(NamedTuple):
         return jnp.minimum(below + part * (above - below), above)
 
     def at_levels(self, x: SortedRows) -> tuple[jax.Array, jax.Array, int]:
-        """Return the values at levels ..., 1, 0, 1, ... in ascending order, levels and center."""
-        down, up = self.levels(x.n_max)
+        """Return the values at levels ..., 1, 0, 1, ... in ascending order, levels and center.
+
+        The last level of each side reaches the bound for a full row.
+        """
+        base = self.per_record * x.n_max + self.constant
+        # The rank n + 1; of ranks beyond n, a ceil makes it.
+        end = self.denominator * x.n_max + (1 if self.definition == "lower" else self.denominator)
+        down, up = (-(-far // self.step) for far in (base, end - base))
         level = np.arange(-down, up + 1, dtype=np.int32)
         values = self.read(x, self.base(x.n) + np.int32(self.step) * level)
         return values, counted(down, up, values.dtype), down

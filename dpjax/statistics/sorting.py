@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax import checks
 from dpjax.checks import Neighbors
 from dpjax.numerics.arrays import by_platform, take
 from dpjax.numerics.host_call import allowed, host_call
@@ -80,15 +81,15 @@ def sort_rows(
     """
     if resolution is not None:
         records, low, high = (to_multiples(array, resolution) for array in (records, low, high))
-    swap, there = neighbors == "swap", present
+    swap, there = checks.one_of("neighbors", neighbors, checks.NEIGHBORS) == "swap", present
     n: Any = np.full((1,) * records.ndim, records.shape[-1], np.int32)
     if not swap:
         there = ~jnp.isnan(records) if present is None else ~jnp.isnan(records) & present
     if there is not None:
         n = jnp.sum(there, axis=-1, keepdims=True, dtype=jnp.int32)
     # Clamping makes bounds of infinite numbers: of those that are added at both ends too.
-    records = jnp.where(jnp.isnan(records), -jnp.inf if swap else jnp.inf, records)
-    records = records if present is None else jnp.where(present, records, jnp.inf)
+    records = jnp.where(jnp.isnan(records), -jnp.inf, records)
+    records = records if there is None else jnp.where(there, records, jnp.inf)
     ends = [(0, 0)] * (records.ndim - 1) + [(1, 1)]
     records = jnp.pad(records, ends, constant_values=(-jnp.inf, jnp.inf))
     low, high = low[..., None], high[..., None]

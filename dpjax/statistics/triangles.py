@@ -26,22 +26,14 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.sensitivity import LocalSensitivity, SensitivityProfile, from_local_sensitivity
 
-Sensitivity = Literal["exact", "cheap"]
-
 
 def triangle_count(
-    adjacency: ArrayLike,
-    *,
-    num_levels: int,
-    neighbors: Literal["edge"],
-    sensitivity: Sensitivity = "exact",
+    adjacency: ArrayLike, *, num_levels: int, neighbors: Literal["edge"]
 ) -> SensitivityProfile:
     """Return the sensitivity profile of the number of triangles, from adjacency matrices.
 
-    The values are the count plus and minus R_1, R_1 + R_2, and so on. ``sensitivity="exact"``: R_l
-    = A_{l-1}, the largest local sensitivity within l-1 edges (see the module docstring).
-    ``"cheap"``: R_l = min(A_0 + l - 1, n - 2), never smaller, from the local sensitivity alone: one
-    edge changes every a_ij by at most 1, hence their maximum too. After ``num_levels`` radii every
+    The values are the count plus and minus R_1, R_1 + R_2, and so on, R_l = A_{l-1}, the largest
+    local sensitivity within l-1 edges (see the module docstring). After ``num_levels`` radii every
     level has length n-2, the global sensitivity, until the bounds 0 and n(n-1)(n-2)/6.
 
     Args:
@@ -53,7 +45,6 @@ def triangle_count(
             weight; more only cost time. For piecewise Laplace 40/epsilon suffice.
         neighbors: ``"edge"``: one edge more or less between the n nodes. The set of nodes is
             public.
-        sensitivity: ``"exact"`` or ``"cheap"``, the radii.
 
     Returns:
         A profile of batch shape ``(...)`` with integer levels. Inverse sensitivity does not accept
@@ -86,18 +77,11 @@ def triangle_count(
     >>> profile.upper.tolist(), float(profile.step)
     ([2.0, 4.0, 6.0], 2.0)
     """
-    return _profile(
-        _local_sensitivity(*_pairs_of_adjacency(adjacency), num_levels, neighbors, sensitivity)
-    )
+    return _profile(_local_sensitivity(*_pairs_of_adjacency(adjacency), num_levels, neighbors))
 
 
 def triangle_count_of_edges(
-    edges: ArrayLike,
-    *,
-    num_nodes: int,
-    num_levels: int,
-    neighbors: Literal["edge"],
-    sensitivity: Sensitivity = "exact",
+    edges: ArrayLike, *, num_nodes: int, num_levels: int, neighbors: Literal["edge"]
 ) -> SensitivityProfile:
     """Return the profile of :func:`triangle_count` from the list of edges of a large graph.
 
@@ -109,7 +93,7 @@ def triangle_count_of_edges(
         edges: integers ``(m, 2)``, indices of nodes from 0. Directions, repeated edges, loops, and
             edges of what is no node, an integer in 0..num_nodes-1, are ignored.
         num_nodes: n, public, at least 3.
-        num_levels: as in :func:`triangle_count`, like ``neighbors`` and ``sensitivity``.
+        num_levels: as in :func:`triangle_count`, like ``neighbors``.
 
     Returns:
         A profile without batch axes.
@@ -130,9 +114,7 @@ def triangle_count_of_edges(
     >>> profile.upper.tolist(), profile.lower.tolist()
     ([1.0, 2.0, 4.0, 6.0], [1.0, 0.0, -2.0, -4.0])
     """
-    return _profile(
-        _local_sensitivity(*_pairs_of_edges(edges, num_nodes), num_levels, neighbors, sensitivity)
-    )
+    return _profile(_local_sensitivity(*_pairs_of_edges(edges, num_nodes), num_levels, neighbors))
 
 
 def triangle_local_sensitivity(
@@ -168,7 +150,7 @@ def triangle_local_sensitivity(
     ... ).at_distance.tolist()
     [2.0, 2.0, 2.0]
     """
-    return _local_sensitivity(*_pairs_of_adjacency(adjacency), num_levels, neighbors, "exact")
+    return _local_sensitivity(*_pairs_of_adjacency(adjacency), num_levels, neighbors)
 
 
 def triangle_local_sensitivity_of_edges(
@@ -199,7 +181,7 @@ def triangle_local_sensitivity_of_edges(
     ... ).at_distance.tolist()
     [1.0, 2.0, 2.0, 3.0]
     """
-    return _local_sensitivity(*_pairs_of_edges(edges, num_nodes), num_levels, neighbors, "exact")
+    return _local_sensitivity(*_pairs_of_edges(edges, num_nodes), num_levels, neighbors)
 
 
 @jax.jit
@@ -209,22 +191,19 @@ def _profile(local: LocalSensitivity) -> SensitivityProfile:
 
 
 def _local_sensitivity(
-    n: int, value: jax.Array, common: Any, either: Any, num_levels: int, neighbors: str, kind: str
+    n: int, value: jax.Array, common: Any, either: Any, num_levels: int, neighbors: str
 ) -> LocalSensitivity:
-    """Return A_0, A_1, ..., n - 2, or for the cheap radii A_0 + k, from pairs (a, b).
+    """Return A_0, A_1, ..., n - 2 from pairs (a, b).
 
     ``common`` has a, and ``either`` b, or -1 for no pair; both are ``(..., p)``.
     """
     checks.one_of("neighbors", neighbors, ("edge",))
-    checks.one_of("sensitivity", kind, ("exact", "cheap"))
     num_levels = checks.static_integer("num_levels", num_levels, 1, must="a positive integer")
     # Within 2n edges any pair has n - 2 common neighbors.
     distance = np.array([*range(num_levels), 2 * n], np.int32)[:, None]
     either = either[..., None, :]
     xp = jnp if isinstance(either, jax.Array) else np
-    # With the cheap radii, every change makes a common neighbor.
-    helpful = xp.minimum(distance, either) if kind == "exact" else distance
-    reached = xp.where(either < 0, 0, common + (distance + helpful) // 2)
+    reached = xp.where(either < 0, 0, common + (distance + xp.minimum(distance, either)) // 2)
     radii = xp.minimum(xp.max(reached, axis=-1), n - 2)
     at, low, high = (jnp.asarray(each, value.dtype) for each in (radii, 0, comb(n, 3)))
     return LocalSensitivity(value, at, low, high, neighbors="edge")

@@ -47,7 +47,7 @@ def test_losses_and_deltas_against_the_other_audits(x64):
     NaN.
     """
     distribution, loss = random_pairs()
-    something = np.isfinite(distribution.log_normalizer())[PAIRS].all(axis=0)
+    something = np.isfinite(distribution.mean())[PAIRS].all(axis=0)
     assert 0 < np.count_nonzero(~something) < 10
     way = {"direction": "forward"}
     for epsilon in (0.0, 0.4, 2.0, 5.0, 300.0):

@@ -210,7 +210,6 @@ CALLS = {
             choice(), -X[0], target=0.5, epsilon=1.0, delta=0.1, fallback=0.0, attempts=4
         ),
         "bounded_noise_laplace": given(X[0], 1.0, sensitivity=1.0, delta=1e-3),
-        "cauchy_tail_bound": given(smooth(), 1.0, failure=0.1),
         "decomposable_exponential": given(np.stack([X[0], X[1]]), epsilon=1.0, sensitivity=1.0),
         "duff": given(median(), 1.0),
         "exponential": given(X, 1.0, sensitivity=1.0),

@@ -20,7 +20,7 @@ from dpjax import (
     piecewise_laplace,
     quantile,
 )
-from dpjax.distributions._permute_and_flip import least_of
+from dpjax.distributions.flips import least_of
 from dpjax.release import Median, jumps
 from dpjax.statistics.monotone import maximum
 from tests.support.audit import padded

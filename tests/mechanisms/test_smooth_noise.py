@@ -23,7 +23,7 @@ from dpjax import (
     smooth_sensitivity,
 )
 from dpjax.accounting import zcdp_of
-from dpjax.mechanisms import cauchy_tail_bound, optimal_beta, optimal_sigma
+from dpjax.mechanisms import optimal_beta, optimal_sigma
 from tests.support import oracle
 from tests.support.audit import neighboring_rows, padded
 from tests.support.hockey_stick import hockey_stick
@@ -133,13 +133,12 @@ def test_published_constants_and_the_tail_bound(x64):
     def known_of(x):
         smooth = smooth_sensitivity(x, 0.1, lower=0, upper=9, neighbors="swap")
         found = smooth_cauchy(smooth, 1.2, calibration="published")
-        error = cauchy_tail_bound(smooth, 1.2, failure=failure)
-        outside = found.survival(4.0 + error) + found.cdf(4.0 - error)
-        return found.scale, smooth.bound, outside
+        return found.scale, smooth.bound, found.interval(1 - failure)[1] - 4.0
 
-    scale, bound, outside = known_of(np.arange(9.0))
+    scale, bound, error = known_of(np.arange(9.0))
     assert_allclose(scale, 6 * bound / 1.2, rtol=1e-14)
-    assert_allclose(outside, failure, rtol=1e-12)
+    # Equation 4
+    assert_allclose(error, 6 * bound / 1.2 * np.tan(np.pi / 2 * (1 - failure)), rtol=1e-6)
     # A beta of exactly the published constant is admissible in float32 too, one beyond it is not.
     single = jax.tree.map(np.float32, local_of("swap"))
     scale = jax.jit(

@@ -78,7 +78,11 @@ STATISTICS = {
         LINEAR, of=bound_of(dpjax.quantile, q="9/10"), exact=False
     ),
     "bound of a truncated profile": replace(
-        RANK, of=bound_of(dpjax.order_statistic, rank=2, truncate=1), exact=False
+        RANK,
+        of=lambda **given: local_sensitivity_bound(
+            dpjax.order_statistic(**given, rank=2).truncate(1)
+        ),
+        exact=False,
     ),
 }
 CASES = [(name, relation) for name, made in STATISTICS.items() for relation in made.relations]

@@ -91,7 +91,10 @@ STATISTICS = {
     "linear median": MEDIAN,
     "linear median of full rows": replace(MEDIAN, relations=("swap",), given_by=None),
     "linear median, truncated": replace(
-        MEDIAN, of=partial(MEDIAN.of, truncate=1), kept=1, given_by="num_records"
+        MEDIAN,
+        of=lambda x, **given: MEDIAN.of(x, **given).truncate(1),
+        kept=1,
+        given_by="num_records",
     ),
     "linear 9/10": quantile("9/10", "linear"),
     "linear 1/3 of integers": quantile("1/3", "linear", resolution=1),

@@ -99,7 +99,6 @@ def test_bounds_may_differ_by_row_and_a_bad_row_stays_alone():
         ("num_records and mask", {"num_records": 2, "mask": np.ones(3, bool)}),
         ("mask", {"mask": np.ones(2, bool)}),
         ("Fraction", {"q": 1 / 3}),
-        ("truncate", {"truncate": 0.5, "definition": "continuous"}),
     ],
 )
 def test_what_is_refused(word, given):

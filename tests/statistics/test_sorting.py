@@ -68,7 +68,7 @@ def test_every_way_is_the_sort_by_hand(way, neighbors):
     x, present = records(36)
     rows, _ = expected(x, present, neighbors)
     second = partial(order_statistic, rank=2, neighbors=neighbors)
-    found = made(x, present, way, [second, partial(second, truncate=7)])
+    found = made(x, present, way, [second, lambda x, **given: second(x, **given).truncate(7)])
     for most, profile in zip((99, 7), found, strict=True):
         move = from_value(profile)
         wanted = rows[:, np.maximum(2 + move, 0)]
@@ -82,7 +82,7 @@ def test_many_records_and_rows_are_sorted_in_parts(way, n, rows):
     """2^19 records are a thread's share."""
     x, present = records(n, rows)
     ordered, count = expected(x, present, "add_remove")
-    of = partial(quantile, definition="lower", neighbors="add_remove", truncate=200)
+    of = partial(quantile, definition="lower", neighbors="add_remove")
     levels = (Fraction(1, 3), Fraction(999, 1000))
     found = made(x, present, way, [partial(of, q=q) for q in levels])
     for q, profile in zip(levels, found, strict=True):
@@ -108,9 +108,9 @@ def test_the_derivative_is_that_of_xla_s_sort():
     x = np.where(np.isfinite(x), x, 0.3) + np.arange(90, dtype=np.float32).reshape(3, 30) * 1e-4
     weights = np.arange(1.0, 66.0, dtype=np.float32)
 
-    def value(x, bound, truncate):
+    def value(x, bound, cut):
         given = {"lower": -bound, "upper": bound, "neighbors": "add_remove"}
-        profile = median(x, truncate=truncate, **given)
+        profile = cut(median(x, **given))
         return jnp.sum(jnp.square(profile.values) * weights[: profile.values.shape[-1]])
 
     found = []
@@ -118,7 +118,8 @@ def test_the_derivative_is_that_of_xla_s_sort():
         with way():
             gradients = jax.jit(
                 lambda *given: [
-                    jax.grad(partial(value, truncate=k), (0, 1))(*given) for k in (None, 5)
+                    jax.grad(partial(value, cut=cut), (0, 1))(*given)
+                    for cut in (lambda whole: whole, lambda whole: whole.truncate(5))
                 ]
             )
             found.append(jax.tree.leaves(gradients(x.astype(np.float32), np.float32(1.1))))
