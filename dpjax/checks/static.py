@@ -152,13 +152,13 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
 def exact(value: Any) -> Fraction | None:
     """Return a number as the exact decimal fraction it is written as, or None.
 
-    None stands for a number that is not finite. A date or time becomes microseconds since 1970, a
-    time of day microseconds since midnight, and a duration its microseconds.
+    None stands for a number that is not finite. A date or time becomes microseconds since 1970, and
+    a duration its microseconds.
 
     >>> exact(0.1), exact(datetime.timedelta(seconds=1)), exact(datetime.date(1970, 1, 2))
     (Fraction(1, 10), Fraction(1000000, 1), Fraction(86400000000, 1))
     """
-    if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
+    if isinstance(value, datetime.date | datetime.timedelta):
         return Fraction(_microseconds(value))
     try:
         return value if isinstance(value, Fraction) else Fraction(str(value))
@@ -216,10 +216,8 @@ def levels(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
     return found
 
 
-def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> int:
-    if isinstance(value, datetime.time):
-        value = datetime.datetime.combine(_EPOCH, value.replace(tzinfo=None))
-    elif not isinstance(value, datetime.datetime | datetime.timedelta):
+def _microseconds(value: datetime.date | datetime.timedelta) -> int:
+    if not isinstance(value, datetime.datetime | datetime.timedelta):
         value = datetime.datetime.combine(value, datetime.time())
     if isinstance(value, datetime.datetime):
         value = value.replace(tzinfo=value.tzinfo or datetime.UTC) - _EPOCH
@@ -229,9 +227,10 @@ def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> 
 def shift(tau: int) -> int:
     """Return a static tau of a shift of levels.
 
-    Raise ``ValueError`` if it is not an integer of at least 1.
+    Raise ``ValueError`` if it is not an integer from 1 to 2^40.
 
     >>> shift(10)
     10
     """
-    return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")
+    must = "an integer from 1 to 2^40, chosen without the data"
+    return static_integer("tau", tau, 1, 2**40, must=must)

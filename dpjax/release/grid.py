@@ -211,7 +211,6 @@ def kind_of(value: Any) -> str | None:
     kinds = {
         datetime.datetime: "Datetime",
         datetime.date: "Date",
-        datetime.time: "Time",
         datetime.timedelta: "Duration",
     }
     return next((name for kind, name in kinds.items() if isinstance(value, kind)), None)

@@ -35,14 +35,14 @@ from dpjax.release.distribution import Distribution, How, Runs
 from dpjax.release.exact import Words, system_words
 from dpjax.release.grid import Floats, Multiples
 from dpjax.release.jumps import far_of, steps_of
-from dpjax.release.statistics import Quantile, _OnGrid
+from dpjax.release.statistics import OnGrid, Quantile
 
 _UNITS = 2**20  # levels of the ends are multiples of 1 / _UNITS
 _SPLITS = 33
 
 
 @dataclass(frozen=True)
-class ConfidenceInterval(_OnGrid):
+class ConfidenceInterval(OnGrid):
     """An interval that contains the population's q-quantile, for data and noise together.
 
     It is about that of the records, rounded to the grid, if they are drawn independently.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
@@ -12,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
+
+# Dtypes of numbers that are not NumPy's, such as Int64, double[pyarrow] and torch.float32
+_NUMBERS = r"(?i)([a-z.]+\.)?(u?int\d|b?float|half|double|bool|decimal)"
 
 
 def as_floats(x: Any) -> np.ndarray:
@@ -60,14 +64,14 @@ def as_counts(counts: Any) -> np.ndarray:
 def as_array(x: Any, name: str = "x") -> np.ndarray:
     """Return records as a NumPy array with an axis of individuals.
 
-    Lists become arrays of objects, since the dtype that NumPy infers depends on all records at
-    once, such as a missing one among integers; columns of other libraries are refused, as what
-    they become depends on it as well. Float dtypes that only JAX has become float32, which holds
-    them exactly, and its narrow integers int32.
+    Lists, and columns of numbers of pandas, Polars and PyArrow, become arrays of objects, since the
+    dtype that NumPy infers depends on all records at once, such as a missing one among integers.
+    Float dtypes that only JAX has become float32, which holds them exactly, and its narrow integers
+    int32.
 
     Raises:
         TypeError: inside jit, vmap or grad, where nothing new would be drawn at each call; and for
-            frames, columns without a NumPy dtype and masked arrays, by their type.
+            frames, masked arrays and columns of other kinds, by their type and dtype.
         ValueError: for rows of different lengths, or without an axis.
     """
     checks.refuse_frame(name, x)
@@ -78,13 +82,16 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
         )
     if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(f"{name} must not be a masked array, whose mask would be lost: fill it.")
+    dtype = getattr(x, "dtype", getattr(x, "type", np.dtype(object)))
+    lists = [getattr(x, name) for name in ("to_list", "to_pylist", "tolist") if hasattr(x, name)]
+    if lists and not isinstance(dtype, np.dtype):
+        if not re.match(_NUMBERS, str(dtype)):
+            raise TypeError(
+                f"{name} must hold numbers, got a {type(x).__name__} of {dtype}: use its list, or "
+                "dpjax.frames.release."
+            )
+        x = lists[0]()
     is_list = isinstance(x, Sequence) and not isinstance(x, str)
-    listed = hasattr(x, "to_list") or hasattr(x, "to_pylist")
-    if listed and not isinstance(getattr(x, "dtype", None), np.dtype):
-        raise TypeError(
-            f"{name} must be a list or an array, got {type(x).__name__}: use its list, or "
-            "dpjax.frames.release."
-        )
     array = _of_rows(x) if is_list else np.asarray(x)
     if array.ndim == 0:
         raise ValueError(

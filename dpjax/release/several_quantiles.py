@@ -19,7 +19,7 @@ from dpjax.release.exact import Words, system_words
 from dpjax.release.grid import Floats, Multiples
 from dpjax.release.joint import FinePoints
 from dpjax.release.noise import geometric
-from dpjax.release.statistics import _OnGrid
+from dpjax.release.statistics import OnGrid
 
 _DRAWS, _SEED = 1000, 0
 _DRAWN = 2**20  # simulated numbers that are held together
@@ -100,7 +100,7 @@ class JointDistribution(Distribution):
 
 
 @dataclass(frozen=True)
-class Quantiles(_OnGrid):
+class Quantiles(OnGrid):
     """The records x[ceil(q n)] for several levels q, ascending, drawn together.
 
     Their errors are much smaller than those of a :class:`Quantile` for each level at a part of

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -65,6 +65,14 @@ class Statistic:
     zero_of_nobody: ClassVar[bool] = False  # whether it is 0 where there are no records
     skips_missing: ClassVar[bool] = False  # under swap too, where they are the lower bound if not
 
+    if TYPE_CHECKING:  # declared, not defined: each statistic has its own
+
+        def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
+            """Return the position of each record, integers of its shape, and which exist."""
+
+        def _distribution(self, counts: Counts, how: How) -> Any:
+            """Return the distribution of each group of counts."""
+
     def release(
         self,
         x: Any,
@@ -79,9 +87,9 @@ class Statistic:
         """Draw exactly from each row of records.
 
         Args:
-            x: ``(..., n)``, records, one for each person: numbers, in a list or an array of any
-                library; NaN, None and what is not a number are missing records, and under swap
-                count as the lower bound. Or :class:`Counts`.
+            x: ``(..., n)``, records, one for each person: numbers, in a list, or an array or a
+                column of any library; NaN, None and what is not a number are missing records, and
+                under swap count as the lower bound. Or :class:`Counts`.
             epsilon: the privacy loss of one draw from a row, from 2^-30 to 64.
             neighbors: ``"add_remove"`` or ``"swap"``, where the number of records is public.
             counts: ``(..., n)`` integers, how often each record of ``x`` occurs, under add/remove;
@@ -93,7 +101,8 @@ class Statistic:
 
         Raises:
             BudgetExceeded: the cost exceeds the remaining budget; nothing was drawn or charged.
-            TypeError: ``x`` is a frame, a masked array or text, or this is traced by JAX.
+            TypeError: ``x`` is a frame, a masked array or a column of other values than numbers,
+                or this is traced by JAX.
             ValueError: a public parameter is out of range. Records never raise.
 
         Privacy:
@@ -148,14 +157,6 @@ class Statistic:
     def _ranges(self, how: How) -> int:
         """Return the bounded range of a draw, in epsilons."""
         return 1 if how.mechanism in ("piecewise_laplace", "exponential") else 2
-
-    def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the position of each record, integers of the shape of ``x``, and which exist."""
-        raise NotImplementedError
-
-    def _distribution(self, counts: Counts, how: How) -> Any:
-        """Return the distribution of each group of counts."""
-        raise NotImplementedError
 
     def _parts(self, counts: Counts, how: How) -> Iterator[Any]:
         """Yield the distributions of groups that fit into the cache together, at least one."""
@@ -223,7 +224,7 @@ class Statistic:
         return Counts.of_rows(group, values, number.ravel(), groups=groups), batch
 
 
-class _OnGrid(Statistic):
+class OnGrid(Statistic):
     """A statistic whose records lie on a public grid."""
 
     mechanisms: ClassVar[tuple[str, ...]] = ("permute_and_flip", "piecewise_laplace")
@@ -243,29 +244,8 @@ class _OnGrid(Statistic):
         return self.records_grid.positions_of(x)
 
 
-class _Ranked(_OnGrid):
-    """A statistic that is one record by its rank, or one of other records made from them."""
-
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
-        raise NotImplementedError
-
-    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
-        """Return what is ranked, by default the records."""
-        return counts
-
-    @property
-    def values_grid(self) -> Multiples | Floats:
-        """The grid of the released values."""
-        return self.records_grid
-
-    def _distribution(self, counts: Counts, how: How) -> Runs:
-        known, ranks = self.ranked(counts, how.epsilon), self.ranks(how.neighbors)
-        return jumps.runs_of(known, ranks, how, self.values_grid)
-
-
 @dataclass(frozen=True)
-class Quantile(_Ranked):
+class Quantile(OnGrid):
     """The record x[ceil(q n)].
 
     Attributes:
@@ -296,18 +276,20 @@ class Quantile(_Ranked):
         """The level as a fraction."""
         return checks.level(self.q)
 
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
+    def _ranks(self, neighbors: str) -> Ranks:
         u, v = self.level.numerator, self.level.denominator
         return Ranks(u, 0, v if neighbors == "swap" else max(u, v - u), v)
 
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        return jumps.runs_of(counts, self._ranks(how.neighbors), how, self.records_grid)
+
     def _rows(self, positions: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
-        # Records beyond the ranks that matter count as the records at these ranks
+        # Records beyond the ranks that matter, also of midpoints, count as the records at them
         n = positions.shape[-1]
-        if self.values_grid is not self.records_grid or not n or np.any(positions[..., 0] < 0):
+        if not n or np.any(positions[..., 0] < 0):
             return super()._rows(positions, how)
-        u, _, step, v = self.ranks(how.neighbors)[:4]
-        far = step * (jumps.far_of(how.epsilon, self.records_grid.size) + 2)
+        u, _, step, v = self._ranks(how.neighbors)[:4]
+        far = step * (jumps.far_of(how.epsilon, 2 * self.records_grid.size) + 4)
         low, high = (min(max(-(-(u * n + away) // v), 1), n) for away in (-far, far))
         near = positions[..., low - 1 : high]
         number = np.ones(near.shape, np.int64)
@@ -339,28 +321,16 @@ class Median(Quantile):
             raise ValueError("a midpoint of floats is not a float of the grid: use 'lower'.")
         super().__post_init__()
 
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
+    def _distribution(self, counts: Counts, how: How) -> Runs:
         if self.definition == "lower":
-            return super().ranks(neighbors)
-        return Ranks(1, 1, 4 if neighbors == "swap" else 2, 2)
-
-    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
-        """Return what is ranked: the records, or twice their midpoints."""
-        if self.definition == "lower":
-            return counts
-        return jumps.midpoints(counts, self.records_grid.size)
-
-    @property
-    def values_grid(self) -> Any:
-        """The grid of the released values."""
-        found: Any = self.records_grid
-        if self.definition == "lower":
-            return found
-        return Multiples(found.resolution / 2, 2 * found.start, 2 * found.size - 1)
+            return super()._distribution(counts, how)
+        grid: Any = self.records_grid
+        halves = Multiples(grid.resolution / 2, 2 * grid.start, 2 * grid.size - 1)
+        ranks = Ranks(1, 1, 4 if how.neighbors == "swap" else 2, 2)
+        return jumps.runs_of(jumps.midpoints(counts, grid.size), ranks, how, halves)
 
 
-class _Shifted(_Ranked):
+class Shifted(OnGrid):
     """A statistic without bounded sensitivity, by shifted inverse sensitivity.
 
     It is near the statistic of the data without ``tau`` people.
@@ -370,16 +340,16 @@ class _Shifted(_Ranked):
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        checks.static_integer("tau", self.tau, 1, 2**40, must="an integer from 1 to 2^40")
+        checks.shift(self.tau)
         super().__post_init__()
 
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
-        return Ranks(1, -self.tau, 1, 1, of_last=True)
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        ranks = Ranks(1, -self.tau, 1, 1, of_last=True)
+        return jumps.runs_of(counts, ranks, how, self.records_grid)
 
 
 @dataclass(frozen=True)
-class Maximum(_Shifted):
+class Maximum(Shifted):
     """The largest record, by shifted inverse sensitivity: near the (tau + 1)-th largest.
 
     Attributes:
@@ -398,7 +368,7 @@ class Maximum(_Shifted):
 
 
 @dataclass(frozen=True)
-class NonnegativeSum(_Shifted):
+class NonnegativeSum(Shifted):
     """The sum of nonnegative records, by shifted inverse sensitivity.
 
     It is near the sum without the tau largest records.
@@ -422,20 +392,21 @@ class NonnegativeSum(_Shifted):
         size = self.records_grid.size
         return min(self.tau + jumps.far_of(epsilon, size), size)
 
-    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
-        """Return what is ranked: the sums of the smallest records."""
-        if self._more(epsilon) > _SUMS:
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        # The records that are ranked are the sums of the smallest ones
+        if self._more(how.epsilon) > _SUMS:
             raise ValueError(
                 "tau + 80 / epsilon, or the number of multiples up to upper, must be at most 2^24: "
                 "use a larger epsilon or a coarser resolution."
             )
         size = self.records_grid.size
-        far = jumps.far_of(epsilon, size)
-        return jumps.sums_of_smallest(counts, size - 1, far, self.tau)
+        far = jumps.far_of(how.epsilon, size)
+        sums = jumps.sums_of_smallest(counts, size - 1, far, self.tau)
+        return super()._distribution(sums, how)
 
 
 @dataclass(frozen=True)
-class DistinctCount(_Shifted):
+class DistinctCount(Shifted):
     """The number of distinct ids, one for each person, by shifted inverse sensitivity.
 
     It is near the number of ids that remain when tau people leave.
@@ -458,15 +429,14 @@ class DistinctCount(_Shifted):
         """Return codes of the ids; records that are neither integers nor text are missing."""
         return codes_of(x)
 
-    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
-        """Return what is ranked: the numbers of ids up to each person, frequent ids first.
-
-        People with the rarest ids leave first: the number of ids that remain is that of the id of
-        the last person who stays.
-        """
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        # The records that are ranked are the numbers of ids up to each person, frequent ids first:
+        # people with the rarest ids leave first, and the number of ids that remain is that of the
+        # id of the last person who stays
         order = np.lexsort((-counts.counts, counts.group))
         number = np.arange(len(order)) - counts.starts[counts.group] + 1
-        return Counts(counts.starts, np.minimum(number, self.upper), counts.counts[order])
+        ids = Counts(counts.starts, np.minimum(number, self.upper), counts.counts[order])
+        return super()._distribution(ids, how)
 
 
 @dataclass(frozen=True)
@@ -525,7 +495,7 @@ class Mode(Statistic):
 
 
 @dataclass(frozen=True)
-class Sum(_OnGrid):
+class Sum(OnGrid):
     """The sum of bounded records, with discrete Laplace noise.
 
     The noise has the scale (upper - lower) / epsilon under swap, and max(abs(lower), abs(upper)) /

@@ -119,15 +119,37 @@ def test_records_of_a_list_do_not_depend_on_each_other():
     assert np.asarray([2**53 + 1, 2.5])[0] == 2**53  # the control
 
 
+COLUMNS = {
+    "pandas": lambda cells: pandas.Series(cells, dtype="Int64"),
+    "an array of pandas": lambda cells: pandas.array(cells, dtype="Int64"),
+    "pandas of PyArrow": lambda cells: pandas.Series(cells, dtype="int64[pyarrow]"),
+    "Polars": polars.Series,
+    "PyArrow": pyarrow.array,
+    "chunks": lambda cells: pyarrow.chunked_array([cells[:1], cells[1:]]),
+}
+
+
+@pytest.mark.parametrize("library", COLUMNS)
+def test_a_missing_number_of_a_column_changes_no_other(library):
+    column, ids = COLUMNS[library], release.DistinctCount(1, 9)
+    for last in (14, None):
+        cells = [2**53, 2**53 + 1, last]
+        for statistic in (MEDIAN, ids):
+            np.testing.assert_array_equal(statistic.read(column(cells)), statistic.read(cells))
+        assert ids.read(column(cells))[0][:2].tolist() == [0, 1]
+        options = {"counts": column(cells), "epsilon": 1.0, "neighbors": "add_remove"}
+        assert MEDIAN.release([12, 20, 30], **options).values.shape == (1,)
+
+
 REFUSED = {
     "different lengths": ([[1.0, 2.0], [3.0]], ValueError, "different lengths"),
     "a frame": (pandas.DataFrame({"a": [1]}), TypeError, "DataFrame"),
     "a masked array": (np.ma.array([1, 2], mask=[0, 1]), TypeError, "masked"),
     "text": (np.array(["a", "b"]), TypeError, "numbers"),
-    "missing integers": (pandas.Series([1, None], dtype="Int64"), TypeError, "frames"),
     "categories": (pandas.Series(["a"], dtype="category"), TypeError, "frames"),
-    "a column of Polars": (polars.Series([1, None]), TypeError, "frames"),
-    "a column of Arrow": (pyarrow.array([1, None]), TypeError, "frames"),
+    "a column of text": (polars.Series(["a"]), TypeError, "frames"),
+    "a column of lists": (pyarrow.array([[1, 2], [3]]), TypeError, "frames"),
+    "a column of dates": (pyarrow.array([1], pyarrow.date32()), TypeError, "frames"),
     "dates": (np.array(["2020-01-01"], "M8[D]"), TypeError, "numbers"),
     "a number": (3.0, ValueError, "axis"),
 }
