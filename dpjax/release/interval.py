@@ -24,7 +24,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, isqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -75,9 +75,6 @@ class ConfidenceInterval(OnGrid):
     resolution: Resolution
     public_n: int
     coverage: float = 0.95
-
-    mechanisms: ClassVar[tuple[str, ...]] = ()
-    grid: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""

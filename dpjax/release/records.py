@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -25,9 +25,10 @@ def as_floats(x: Any) -> np.ndarray:
     """
     array = as_array(x)
     if array.dtype.kind == "O":
-        return _reals(array)
+        reals = np.fromiter(_each(_real, array), object, array.size)
+        return reals.reshape(array.shape).astype(np.float64)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"x must hold numbers, got dtype {array.dtype}.")
+        raise TypeError(f"x must hold numbers, got {_kind(array)}.")
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         return array.astype(np.float64)
 
@@ -38,26 +39,28 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     An object is a valid id if it is an integer or text; others do not raise.
     """
     array, known = as_array(ids), dict[Any, int]()
-    if array.dtype.kind not in "OiuUb":
-        raise TypeError(f"x must hold ids, integers or text, got dtype {array.dtype}.")
-    plain = map(_id, array.astype(object).flat)
+    if array.dtype.kind not in "OiuUTb":
+        raise TypeError(f"x must hold ids, integers or text, got {_kind(array)}.")
+    plain = _each(_id, array.astype(object))
     codes = [-1 if v is None else known.setdefault(v, len(known)) for v in plain]
     found = np.array(codes, np.int64).reshape(array.shape)
     return np.maximum(found, 0), found >= 0
 
 
-def as_counts(counts: Any) -> np.ndarray:
+def as_counts(counts: Any, name: str = "counts") -> np.ndarray:
     """Return numbers of records as an array; objects that are no integers count as 0.
+
+    Those beyond 2^62 are clamped.
 
     Raises:
         TypeError: the dtype is not that of integers; and as :func:`as_array`.
     """
-    array = as_array(counts, "counts")
+    array = as_array(counts, name)
     if array.dtype.kind == "O":
-        known = _reals(array).clip(0, 2.0**62)
-        return np.where(known == np.floor(known), known, 0).astype(np.int64)
+        whole = [number or 0 for number in _each(_whole, array)]
+        return np.array(whole, np.int64).reshape(array.shape)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
+        raise TypeError(f"{name} must be integers, got {_kind(array)}.")
     return array
 
 
@@ -97,11 +100,10 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
         raise ValueError(
             f"{name} must have an axis of individuals, the last one; got a single value."
         )
-    if array.dtype.kind == "V" and array.dtype.names is None:  # of ml_dtypes
+    if array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void):  # of ml_dtypes
         return array.astype(np.float32 if "float" in array.dtype.name else np.int32)
     if array.dtype.kind == "O":
-        plain = map(_plain, array.flat)
-        return np.fromiter(plain, object, array.size).reshape(array.shape)
+        return np.fromiter(_each(_plain, array), object, array.size).reshape(array.shape)
     return array
 
 
@@ -121,9 +123,27 @@ def _of_rows(x: Sequence[Any]) -> np.ndarray:
     return np.fromiter(records, object, len(records)).reshape(shape)
 
 
+def _kind(array: np.ndarray) -> str:
+    """Return the dtype without the length of the longest text."""
+    return array.dtype.type.__name__
+
+
+def _each(read: Callable[[Any], Any], array: np.ndarray) -> Iterator[Any]:
+    """Yield what each object is read as: None if it raises."""
+    for record in array.flat:
+        try:
+            yield read(record)
+        except Exception:  # no record raises: it is missing
+            yield None
+
+
 def _is_row(record: Any) -> bool:
     """Return whether an element of a list is itself a list or an array with axes."""
-    return isinstance(record, (list, tuple)) or getattr(record, "ndim", 0) > 0
+    try:
+        known = isinstance(record, (list, tuple))
+        return known or (getattr(record, "ndim", 0) > 0 and len(record) >= 0)
+    except Exception:  # no record raises: it has no axes
+        return False
 
 
 def _plain(value: Any) -> Any:
@@ -140,29 +160,23 @@ def _plain(value: Any) -> Any:
 
 def _id(value: Any) -> Any:
     """Return an integer or a text of a plain type, and None for others."""
-    return (
-        int(value)
-        if isinstance(value, Integral)
-        else str(value)
-        if isinstance(value, str)
-        else None
-    )
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int(value) if isinstance(value, Integral) else None
 
 
-def _reals(array: np.ndarray) -> np.ndarray:
-    return np.array([_real(value) for value in array.flat], np.float64).reshape(array.shape)
-
-
-def _real(value: Any) -> float:
-    """Return an object as the nearest float; NaN if it is not a real number."""
-    if type(value) is float:
-        return value
+def _real(value: Any) -> float | None:
+    """Return an object as the nearest float, and None if it is not a real number."""
     try:
-        return float(value) if isinstance(value, (Real, Decimal, np.bool_)) else math.nan
+        return float(value) if isinstance(value, (float, Real, Decimal, np.bool_)) else None
     except OverflowError:
         return -math.inf if value < 0 else math.inf
-    except ValueError:  # a signaling NaN
-        return math.nan
+
+
+def _whole(value: Any) -> int | None:
+    """Return an object as an integer from 0 to 2^62, and None if it is no integer."""
+    near = min(max(value, 0), 2**62)
+    return int(near) if near == int(near) else None
 
 
 def increasing(name: str, given: Any, least: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -132,8 +132,6 @@ class Quantiles(OnGrid):
     upper: Any = None
     resolution: checks.Resolution | None = None
     grid: Floats | None = None
-
-    mechanisms: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -39,11 +39,11 @@ from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
+_RUNS = ("permute_and_flip", "piecewise_laplace")  # mechanisms
 _SUMS = 2**24  # sums of one group that are looked at one by one
 _ENTRIES = 2**15  # entries of counts of the groups that are drawn together
 
 
-@dataclass(frozen=True)
 class Statistic:
     """The base class of all statistics, such as ``Median`` and ``Sum``.
 
@@ -65,13 +65,9 @@ class Statistic:
     zero_of_nobody: ClassVar[bool] = False  # whether it is 0 where there are no records
     skips_missing: ClassVar[bool] = False  # under swap too, where they are the lower bound if not
 
-    if TYPE_CHECKING:  # declared, not defined: each statistic has its own
-
-        def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-            """Return the position of each record, integers of its shape, and which exist."""
-
-        def _distribution(self, counts: Counts, how: How) -> Any:
-            """Return the distribution of each group of counts."""
+    # Methods that each statistic has of its own
+    read: Any  # records -> their positions, integers of their shape, and which of them exist
+    _distribution: Any  # counts, how -> the distribution of each group
 
     def release(
         self,
@@ -113,7 +109,7 @@ class Statistic:
         how = self._how(epsilon, neighbors, mechanism)
         guarantee, number = self.cost(epsilon, draws, neighbors, mechanism), int(draws)
         known, batch = self._count(x, how, counts)
-        parts = self._parts(known, how)
+        parts = self.parts(known, epsilon, neighbors, mechanism)
         first = next(parts)  # This checks all public parameters
         charge(budget, guarantee, {"statistic": repr(self), "draws": number})
         drawn = [part.values_of(part.positions(number)) for part in (first, *parts)]
@@ -158,8 +154,15 @@ class Statistic:
         """Return the bounded range of a draw, in epsilons."""
         return 1 if how.mechanism in ("piecewise_laplace", "exponential") else 2
 
-    def _parts(self, counts: Counts, how: How) -> Iterator[Any]:
+    def parts(
+        self,
+        counts: Counts,
+        epsilon: float | Fraction,
+        neighbors: Neighbors,
+        mechanism: str | None = None,
+    ) -> Iterator[Any]:
         """Yield the distributions of groups that fit into the cache together, at least one."""
+        how = self._how(epsilon, neighbors, mechanism)
         part = np.cumsum(np.diff(counts.starts) + self._more(how.epsilon)) // _ENTRIES
         cuts = [0, *(np.flatnonzero(np.diff(part)) + 1), counts.groups]
         for start, stop in pairwise(cuts):
@@ -227,8 +230,6 @@ class Statistic:
 class OnGrid(Statistic):
     """A statistic whose records lie on a public grid."""
 
-    mechanisms: ClassVar[tuple[str, ...]] = ("permute_and_flip", "piecewise_laplace")
-
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
         _ = self.records_grid
@@ -237,7 +238,8 @@ class OnGrid(Statistic):
     def records_grid(self) -> Multiples | Floats:
         """The grid that records are rounded to."""
         given: Any = self
-        return grid_of(given.lower, given.upper, given.resolution, given.grid)
+        grid = getattr(self, "grid", None)
+        return grid_of(given.lower, given.upper, given.resolution, grid)
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Round each record to the grid; NaN is a missing record."""
@@ -265,6 +267,8 @@ class Quantile(OnGrid):
     upper: Any = None
     resolution: Resolution | None = None
     grid: Floats | None = None
+
+    mechanisms: ClassVar[tuple[str, ...]] = _RUNS
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
@@ -338,6 +342,8 @@ class Shifted(OnGrid):
 
     tau: int
 
+    mechanisms: ClassVar[tuple[str, ...]] = _RUNS
+
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
         checks.shift(self.tau)
@@ -385,7 +391,6 @@ class NonnegativeSum(Shifted):
     resolution: Resolution
 
     lower: ClassVar[int] = 0
-    grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
 
     def _more(self, epsilon: Fraction) -> int:
@@ -421,7 +426,6 @@ class DistinctCount(Shifted):
 
     lower: ClassVar[int] = 0
     resolution: ClassVar[int] = 1
-    grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
     skips_missing: ClassVar[bool] = True
 
@@ -515,8 +519,6 @@ class Sum(OnGrid):
     upper: float
     resolution: Resolution
 
-    mechanisms: ClassVar[tuple[str, ...]] = ()
-    grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
     divided: ClassVar[bool] = False  # by the number of records
 

@@ -35,6 +35,18 @@ EVERY = {
     "count": release.Count(),
     "histogram": release.Histogram(edges=(0, 14, 20)),
 }
+
+
+class Evil(float):
+    """A record that raises wherever it is looked at."""
+
+    __float__ = __str__ = ndim = property(lambda _: 1 / 0)
+
+
+class Veiled:
+    mask = np.array([True, False])
+
+
 ABSENT = [np.nan, Decimal("sNaN"), "x", None, [1], np.ma.masked, date(2020, 1, 1), 1 + 2j]
 ABSENT += [
     pandas.NA,
@@ -47,6 +59,7 @@ ABSENT += [
 ]
 ABSENT += [datetime(9999, 12, 31), timedelta.max, np.array("x"), float, ..., np.ones(3), "14", ()]
 ABSENT += [np.ma.array(3, mask=True), np.complex64(14), Decimal("NaN"), np.float32("nan")]
+ABSENT += [Evil(14), Veiled()]
 LOW = [-np.inf, -(10**5000), Decimal("-Infinity"), np.float32(-1e38), 10.49, False, -0.0, 5e-324]
 LOW += [np.bool_(True), Fraction(-(10**400)), np.nextafter(10.5, 0), np.int8(-3), jnp.float32(3)]
 HIGH = [np.inf, 10**5000, Decimal("1e999999"), np.uint64(2**64 - 1), 30.4, np.longdouble("inf")]
@@ -151,6 +164,7 @@ REFUSED = {
     "a column of lists": (pyarrow.array([[1, 2], [3]]), TypeError, "frames"),
     "a column of dates": (pyarrow.array([1], pyarrow.date32()), TypeError, "frames"),
     "dates": (np.array(["2020-01-01"], "M8[D]"), TypeError, "numbers"),
+    "bytes": (np.array([b"1"], "V1"), TypeError, "numbers"),
     "a number": (3.0, ValueError, "axis"),
 }
 
@@ -160,6 +174,15 @@ def test_what_is_no_array_of_records_raises_by_its_type(name):
     x, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
         MEDIAN.release(x, epsilon=1.0, neighbors="swap")
+
+
+def test_no_message_has_the_length_of_the_longest_text():
+    def said(text):
+        with pytest.raises(TypeError) as raised:
+            MEDIAN.release(np.array(["a", text]), epsilon=1.0, neighbors="swap")
+        return str(raised.value)
+
+    assert said("a") == said("abc")
 
 
 def test_releases_are_not_traced():
