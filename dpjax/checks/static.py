@@ -49,7 +49,7 @@ def one_of(name: str, value: Any, options: Collection[str | None]) -> str:
     'swap'
     """
     if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
+        raise ValueError(f"{name} must be {' or '.join(map(repr, options))}; got {value!r}.")
     return str(value)
 
 

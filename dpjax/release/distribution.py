@@ -82,10 +82,13 @@ class Distribution:
     grid: Any
     positions: Any
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_shape={self.value.shape})"
+
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
-        found: np.ndarray = self.grid.values_of(positions)
-        return found.reshape(len(positions), *self.value.shape)
+        shape = len(positions), *self.value.shape
+        return np.reshape(self.grid.values_of(positions), shape)
 
     def reshaped(self, batch: tuple[int, ...]) -> Any:
         """Return the same distributions with another batch shape."""
@@ -138,15 +141,15 @@ class GridDistribution(Distribution):
         quantiles = self.quantile(levels.reshape(wide)).reshape(400, self.value.size)
         for row, at in enumerate(map(np.unique, quantiles.T[:10])):
             shares = self.pmf(at.reshape(wide)).reshape(-1, self.value.size)[:, row]
-            label = str(np.unravel_index(row, self.value.shape))
-            axes.plot(at, shares, ".-", label=label)
+            label = ", ".join(map(str, np.unravel_index(row, self.value.shape)))
+            axes.stem(at, shares, linefmt=f"C{row}", markerfmt=".", basefmt=" ", label=label)
         if self.value.size > 1:
             axes.legend(title="row")
         axes.set(xlabel="released value", ylabel="probability", ylim=(0, None))
         return axes
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Runs(Grouped, GridDistribution):
     """Runs of adjacent positions of equal cost, ascending, of all groups in flat arrays.
 

@@ -129,7 +129,7 @@ class ConfidenceInterval(OnGrid):
         return Ends(ends, value, self.records_grid)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ends(Distribution):
     """Both ends of a private interval, which are drawn independently and then sorted.
 

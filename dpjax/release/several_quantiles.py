@@ -25,7 +25,7 @@ _DRAWS, _SEED = 1000, 0
 _DRAWN = 2**20  # simulated numbers that are held together
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JointDistribution(Distribution):
     """The distribution of several quantiles of each row, which can be drawn, but not computed.
 

@@ -220,11 +220,11 @@ class Statistic:
                     f"counts of the shape {given.shape} must broadcast against x of the shape "
                     f"{positions.shape}."
                 ) from error
-        batch, n = number.shape[:-1], number.shape[-1]
+        *batch, n = number.shape
         groups = math.prod(batch)
         values = np.broadcast_to(positions, number.shape).ravel()
         group = np.repeat(np.arange(groups), n)
-        return Counts.of_rows(group, values, number.ravel(), groups=groups), batch
+        return Counts.of_rows(group, values, number.ravel(), groups=groups), tuple(batch)
 
 
 class OnGrid(Statistic):
@@ -296,7 +296,7 @@ class Quantile(OnGrid):
         far = step * (jumps.far_of(how.epsilon, 2 * self.records_grid.size) + 4)
         low, high = (min(max(-(-(u * n + away) // v), 1), n) for away in (-far, far))
         near = positions[..., low - 1 : high]
-        number = np.ones(near.shape, np.int64)
+        number = np.ones_like(near)
         number[..., 0] = low
         number[..., -1] += n - high
         return near, number
