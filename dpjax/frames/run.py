@@ -226,8 +226,7 @@ def _run(
     by, groups = options.by, options.groups
     if (generator is None or not by) and (groups is None) != (not by):
         raise ValueError(
-            "by and groups must be given together: groups are public labels, or "
-            "PrivateGroups(epsilon=..., delta=...)."
+            "by and groups must be given together: groups are public labels, or private groups."
         )
     asked = _asked(columns, options)
     try:
