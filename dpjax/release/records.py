@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,7 @@ def as_floats(x: Any) -> np.ndarray:
     """
     array = as_array(x)
     if array.dtype.kind == "O":
-        reals = np.fromiter(_each(_real, array), object, array.size)
-        return reals.reshape(array.shape).astype(np.float64)
+        return _each(_real, array, math.nan).astype(np.float64)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"x must hold numbers, got {_kind(array)}.")
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
@@ -41,9 +40,8 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     array, known = as_array(ids), dict[Any, int]()
     if array.dtype.kind not in "OiuUTb":
         raise TypeError(f"x must hold ids, integers or text, got {_kind(array)}.")
-    plain = _each(_id, array.astype(object))
-    codes = [-1 if v is None else known.setdefault(v, len(known)) for v in plain]
-    found = np.array(codes, np.int64).reshape(array.shape)
+    codes = _each(lambda v: known.setdefault(_id(v), len(known)), array.astype(object), -1)
+    found = codes.astype(np.int64)
     return np.maximum(found, 0), found >= 0
 
 
@@ -57,8 +55,7 @@ def as_counts(counts: Any, name: str = "counts") -> np.ndarray:
     """
     array = as_array(counts, name)
     if array.dtype.kind == "O":
-        whole = [number or 0 for number in _each(_whole, array)]
-        return np.array(whole, np.int64).reshape(array.shape)
+        return _each(_whole, array, 0).astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, got {_kind(array)}.")
     return array
@@ -103,7 +100,7 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
     if array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void):  # of ml_dtypes
         return array.astype(np.float32 if "float" in array.dtype.name else np.int32)
     if array.dtype.kind == "O":
-        return np.fromiter(_each(_plain, array), object, array.size).reshape(array.shape)
+        return _each(_plain, array, None)
     return array
 
 
@@ -128,13 +125,17 @@ def _kind(array: np.ndarray) -> str:
     return array.dtype.type.__name__
 
 
-def _each(read: Callable[[Any], Any], array: np.ndarray) -> Iterator[Any]:
-    """Yield what each object is read as: None if it raises."""
-    for record in array.flat:
-        try:
-            yield read(record)
-        except Exception:  # no record raises: it is missing
-            yield None
+def _each(read: Callable[[Any], Any], array: np.ndarray, missing: Any) -> np.ndarray:
+    """Return what each object is read as, an array of objects."""
+
+    def safely() -> Iterator[Any]:
+        for record in array.flat:
+            try:
+                yield read(record)
+            except Exception:  # no record raises: it is missing
+                yield missing
+
+    return np.fromiter(safely(), object, array.size).reshape(array.shape)
 
 
 def _is_row(record: Any) -> bool:
@@ -159,24 +160,22 @@ def _plain(value: Any) -> Any:
 
 
 def _id(value: Any) -> Any:
-    """Return an integer or a text of a plain type, and None for others."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    return int(value) if isinstance(value, Integral) else None
+    """Return an integer or a text of a plain type; others raise."""
+    return str.__str__(value) if isinstance(value, str) else int(value.__index__())
 
 
-def _real(value: Any) -> float | None:
-    """Return an object as the nearest float, and None if it is not a real number."""
+def _real(value: Any) -> float:
+    """Return an object as the nearest float; NaN if it is not a real number."""
     try:
-        return float(value) if isinstance(value, (float, Real, Decimal, np.bool_)) else None
+        return float(value) if isinstance(value, (float, Real, Decimal, np.bool_)) else math.nan
     except OverflowError:
         return -math.inf if value < 0 else math.inf
 
 
-def _whole(value: Any) -> int | None:
-    """Return an object as an integer from 0 to 2^62, and None if it is no integer."""
+def _whole(value: Any) -> int:
+    """Return an object as an integer from 0 to 2^62, and 0 if it is no integer."""
     near = min(max(value, 0), 2**62)
-    return int(near) if near == int(near) else None
+    return int(near) if near == int(near) else 0
 
 
 def increasing(name: str, given: Any, least: int) -> np.ndarray:

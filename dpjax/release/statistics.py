@@ -174,7 +174,7 @@ class Statistic:
 
     def _how(self, epsilon: Any, neighbors: str, mechanism: str | None) -> How:
         """Return how to draw, after checks, by default by the first mechanism."""
-        checks.one_of("neighbors", neighbors, self.relations)
+        checks.one_of(f"{type(self).__name__}: neighbors", neighbors, self.relations)
         options = self.mechanisms or (None,)
         if mechanism is not None:
             checks.one_of("mechanism", mechanism, options)
