@@ -158,8 +158,12 @@ def exact(value: Any) -> Fraction | None:
     >>> exact(0.1), exact(datetime.timedelta(seconds=1)), exact(datetime.date(1970, 1, 2))
     (Fraction(1, 10), Fraction(1000000, 1), Fraction(86400000000, 1))
     """
-    if isinstance(value, datetime.date | datetime.timedelta):
-        return Fraction(_microseconds(value))
+    if isinstance(value, datetime.date):
+        if not isinstance(value, datetime.datetime):
+            value = datetime.datetime.combine(value, datetime.time())
+        value = value.replace(tzinfo=value.tzinfo or datetime.UTC) - _EPOCH
+    if isinstance(value, datetime.timedelta):
+        return Fraction(value // datetime.timedelta(microseconds=1))
     try:
         return value if isinstance(value, Fraction) else Fraction(str(value))
     except (ValueError, ZeroDivisionError):
@@ -214,14 +218,6 @@ def levels(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
             f"qs must be one or more levels in ascending order, got {list(map(str, found))}."
         )
     return found
-
-
-def _microseconds(value: datetime.date | datetime.timedelta) -> int:
-    if not isinstance(value, datetime.datetime | datetime.timedelta):
-        value = datetime.datetime.combine(value, datetime.time())
-    if isinstance(value, datetime.datetime):
-        value = value.replace(tzinfo=value.tzinfo or datetime.UTC) - _EPOCH
-    return value // datetime.timedelta(microseconds=1)
 
 
 def shift(tau: int) -> int:

@@ -135,9 +135,7 @@ def test_a_release_shows_its_values_and_its_guarantee():
 PUBLIC = {"epsilon": 1.0, "neighbors": "add_remove"}
 PLOTS = {  # what is plotted, and the names in its legend
     "sure": (lambda: Median(**BOUNDS).distribution([3] * 99, **PUBLIC), []),
-    "rows": (lambda: release.Sum(**BOUNDS).distribution([[3], [4]], **PUBLIC), ["0", "1"]),
     "bins": (lambda: Histogram((0, 5, 10)).distribution([[3]], **PUBLIC), ["0, 0", "0, 1"]),
-    "candidates": (lambda: Mode((1, 4)).distribution([1, 4, 4], **PUBLIC), []),
     "table": (
         lambda: frames.simulate(
             0,
