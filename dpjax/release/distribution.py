@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax import checks
-from dpjax.display import new_axes
+from dpjax.display import Picture, Shown
 from dpjax.release.counts import Grouped, sums_of
 from dpjax.release.exact import Bits, Words, base_of, by_decimals, places, seeded, system_words
 from dpjax.release.grid import Multiples, Points
@@ -68,7 +68,7 @@ class How(NamedTuple):
     mechanism: str | None
 
 
-class Distribution:
+class Distribution(Shown):
     """The distribution of a release of each row, for planning: a function of the data, not private.
 
     Attributes:
@@ -82,8 +82,15 @@ class Distribution:
     grid: Any
     positions: Any
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(batch_shape={self.value.shape})"
+    _repr_html_: Any = None  # what it would compute takes long for many rows
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape of ``value``."""
+        return self.value.shape
+
+    def _facts(self) -> dict[str, Any]:
+        return {"batch_shape": self.batch_shape}
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
@@ -125,28 +132,13 @@ class GridDistribution(Distribution):
         level = checks.concrete_fraction("level", level)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
-    def plot(self, axes: Any = None) -> Any:
-        """Plot the probabilities of at most ten rows with matplotlib, and return the axes.
-
-        They are those of at most 400 values, the quantiles from .001 to .999.
-
-        Args:
-            axes: matplotlib axes to draw on; by default new ones.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-        """
-        axes, wide = new_axes(axes), (-1, *(1 for _ in self.value.shape))
-        levels = np.linspace(0.001, 0.999, 400)
-        quantiles = self.quantile(levels.reshape(wide)).reshape(400, self.value.size)
-        for row, at in enumerate(map(np.unique, quantiles.T[:10])):
-            shares = self.pmf(at.reshape(wide)).reshape(-1, self.value.size)[:, row]
-            label = ", ".join(map(str, np.unravel_index(row, self.value.shape)))
-            axes.stem(at, shares, linefmt=f"C{row}", markerfmt=".", basefmt=" ", label=label)
-        if self.value.size > 1:
-            axes.legend(title="row")
-        axes.set(xlabel="released value", ylabel="probability", ylim=(0, None))
-        return axes
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """Return the probabilities of at most 400 values, the quantiles from .001 to .999."""
+        size, wide = self.value.size, (-1, *(1 for _ in self.value.shape))
+        levels = np.linspace(0.001, 0.999, 400).reshape(wide)
+        at = [np.unique(row) for row in self.quantile(levels).reshape(-1, size).T[:rows]]
+        shares = [self.pmf(x.reshape(wide)).reshape(-1, size)[:, k] for k, x in enumerate(at)]
+        return {}, Picture(at, shares, "released value", "probability", "stems")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
