@@ -423,6 +423,8 @@ def test_a_mistake_is_one_sentence_and_charges_nothing(changes, word):
 def test_only_a_simulation_finds_groups_in_the_data_itself():
     with pytest.raises(ValueError, match="groups"):
         frames.release(PEOPLE, {"age": AGE}, by="region", **SURE)
+    with pytest.raises(TypeError, match=r"^simulate\(\) .* 'budget'"):
+        frames.simulate(0, PEOPLE, {"age": AGE}, budget=None, **SURE)
 
 
 @pytest.mark.parametrize("groups", [[], frames.PrivateGroups(1.0, 1e-12)])
