@@ -296,7 +296,7 @@ class Quantile(OnGrid):
         far = step * (jumps.far_of(how.epsilon, 2 * self.records_grid.size) + 4)
         low, high = (min(max(-(-(u * n + away) // v), 1), n) for away in (-far, far))
         near = positions[..., low - 1 : high]
-        number = np.ones_like(near)
+        number = np.ones(near.shape, np.int64)
         number[..., 0] = low
         number[..., -1] += n - high
         return near, number
