@@ -15,15 +15,15 @@ _ROWS = 5  # the maximal number of rows of an HTML table
 
 
 class Picture(NamedTuple):
-    """Curves through points ``(rows, k)``, one per row.
+    """Curves through points, a row of ``x`` and of ``y`` each.
 
     Attributes:
         kind: "steps" stay at each height up to the next point, as the cdf of a distribution on a
             grid does; "stems" are points on vertical lines.
     """
 
-    x: np.ndarray
-    y: np.ndarray
+    x: Any
+    y: Any
     xlabel: str
     ylabel: str
     kind: Literal["curve", "steps", "stems"] = "curve"

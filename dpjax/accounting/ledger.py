@@ -184,7 +184,7 @@ class Ledger(Budget):
 
         creates = lock == "exclusive"
         if not os.path.isfile(self.path) and (os.path.exists(self.path) or not creates):
-            missing = "there is no ledger at this path; give epsilon to create one"
+            missing = "there is no ledger at this path; give its total epsilon to create one"
             raise FileNotFoundError(ENOENT, missing, self.path)
         place = f"{pathlib.Path(self.path).as_uri()}?mode={'rwc' if creates else 'rw'}"
         try:

@@ -71,17 +71,6 @@ def float_dtype(*values: Any) -> Any:
     return np.result_type(np.float32, *(found or [jnp.result_type(float)]))
 
 
-def codes(given: jax.Array | np.ndarray) -> jax.Array:
-    """Return integers as int32, with -1 for those that are negative or do not fit.
-
-    They would wrap around.
-    """
-    xp: Any = jnp if isinstance(given, jax.Array) else np
-    held = (given >= 0) & (given <= min(np.iinfo(np.int32).max, np.iinfo(given.dtype).max))
-    found = xp.where(held, given.astype(np.int32), np.int32(-1))
-    return found if isinstance(found, jax.Array) else on_device(found)
-
-
 @partial(jax.jit, inline=True, static_argnames="most")
 def apart(low: jax.Array, high: jax.Array, most: float) -> tuple[jax.Array, jax.Array]:
     """Return bounds with NaN for those that are not apart by ``1 / most`` to ``most``."""

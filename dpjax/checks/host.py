@@ -91,7 +91,7 @@ def host_floats(name: str, value: Any) -> np.ndarray:
         value = np.array([nearest_float(v) for v in value.flat], np.float64).reshape(value.shape)
     # Half precision of ml_dtypes has kind V
     if value.dtype.kind != "f" and not value.dtype.name.startswith(("bfloat", "float")):
-        raise TypeError(f"{name} must hold real numbers, got dtype {value.dtype}.")
+        raise TypeError(f"{name} must hold real numbers, got {value.dtype.type.__name__}.")
     return value
 
 

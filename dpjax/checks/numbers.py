@@ -100,8 +100,6 @@ PROPORTION = Interval("above 0 and at most 1", 0, 1, "(]")
 finite = FINITE.array
 positive = POSITIVE.array
 nonnegative = NONNEGATIVE.array
-above_one = ABOVE_ONE.array
-proportion = PROPORTION.array
 
 concrete_positive = POSITIVE.single
 concrete_nonnegative = NONNEGATIVE.single
@@ -110,11 +108,6 @@ concrete_fraction = FRACTION.single
 concrete_proportion = PROPORTION.single
 concrete_epsilon = partial(concrete_positive, "epsilon")
 concrete_delta = partial(concrete_probability, "delta")
-
-
-def probability(name: str, value: ArrayLike, dtype: Any, *, below: float) -> jax.Array:
-    """Return a public probability, strictly between 0 and ``below``, as a JAX array."""
-    return Interval(f"positive and below {below:g}", 0, below).array(name, value, dtype)
 
 
 def static_number(name: str, value: Any, least: float, most: float) -> float:

@@ -49,7 +49,7 @@ def one_of(name: str, value: Any, options: Collection[str | None]) -> str:
     'swap'
     """
     if value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
+        raise ValueError(f"{name} must be {' or '.join(map(repr, options))}; got {value!r}.")
     return str(value)
 
 
@@ -152,14 +152,18 @@ def resolution(value: Resolution, bounds: Sequence[ArrayLike], most: int) -> Fra
 def exact(value: Any) -> Fraction | None:
     """Return a number as the exact decimal fraction it is written as, or None.
 
-    None stands for a number that is not finite. A date or time becomes microseconds since 1970, a
-    time of day microseconds since midnight, and a duration its microseconds.
+    None stands for a number that is not finite. A date or time becomes microseconds since 1970, and
+    a duration its microseconds.
 
     >>> exact(0.1), exact(datetime.timedelta(seconds=1)), exact(datetime.date(1970, 1, 2))
     (Fraction(1, 10), Fraction(1000000, 1), Fraction(86400000000, 1))
     """
-    if isinstance(value, datetime.date | datetime.time | datetime.timedelta):
-        return Fraction(_microseconds(value))
+    if isinstance(value, datetime.date):
+        if not isinstance(value, datetime.datetime):
+            value = datetime.datetime.combine(value, datetime.time())
+        value = value.replace(tzinfo=value.tzinfo or datetime.UTC) - _EPOCH
+    if isinstance(value, datetime.timedelta):
+        return Fraction(value // datetime.timedelta(microseconds=1))
     try:
         return value if isinstance(value, Fraction) else Fraction(str(value))
     except (ValueError, ZeroDivisionError):
@@ -216,22 +220,13 @@ def levels(qs: Iterable[float | Fraction | str]) -> tuple[Fraction, ...]:
     return found
 
 
-def _microseconds(value: datetime.date | datetime.time | datetime.timedelta) -> int:
-    if isinstance(value, datetime.time):
-        value = datetime.datetime.combine(_EPOCH, value.replace(tzinfo=None))
-    elif not isinstance(value, datetime.datetime | datetime.timedelta):
-        value = datetime.datetime.combine(value, datetime.time())
-    if isinstance(value, datetime.datetime):
-        value = value.replace(tzinfo=value.tzinfo or datetime.UTC) - _EPOCH
-    return value // datetime.timedelta(microseconds=1)
-
-
 def shift(tau: int) -> int:
     """Return a static tau of a shift of levels.
 
-    Raise ``ValueError`` if it is not an integer of at least 1.
+    Raise ``ValueError`` if it is not an integer from 1 to 2^40.
 
     >>> shift(10)
     10
     """
-    return static_integer("tau", tau, 1, must="an integer from 1 on, chosen without the data")
+    must = "an integer from 1 to 2^40, chosen without the data"
+    return static_integer("tau", tau, 1, 2**40, must=must)

@@ -37,8 +37,7 @@ def _sentence(error: Exception, asked: argparse.Namespace) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"{asked.command} needs {error.name}: pip install 'dpjax[frames]'."
     if isinstance(error, OSError) and error.filename:
-        wrong = f"{error.filename}: {error.strerror}."
-        return wrong.replace("give epsilon", "give --total-epsilon")
+        return f"{error.filename}: {error.strerror}."
 
     def option(found: re.Match[str]) -> str:
         if found[1] not in vars(asked):

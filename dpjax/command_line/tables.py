@@ -64,9 +64,9 @@ def _dtype(asked: argparse.Namespace) -> Any:
 
 def _groups(asked: argparse.Namespace, dtypes: Any) -> Any:
     """Return the public labels as values of their columns, or how private groups are found."""
-    if given(asked, ["group_epsilon", "group_delta"]):
-        if asked.groups is not None:
-            raise ValueError("--groups and --group-epsilon exclude each other: give one of them.")
+    if private := given(asked, ["group_epsilon", "group_delta"]):
+        if asked.groups is not None or len(private) < 2:
+            raise ValueError("give --groups, or both --group-epsilon and --group-delta.")
         return frames.PrivateGroups(asked.group_epsilon, asked.group_delta)
     if asked.groups is None or asked.by is None:
         return asked.groups

@@ -64,3 +64,7 @@ class Options:
             checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
         self.draws = checks.static_integer("draws", self.draws, 1, 2**24)
         self.epsilon = exact_epsilon(self.epsilon)
+
+
+# Messages on unknown and missing options name what a user calls
+Options.__init__.__qualname__ = "simulate"

@@ -72,9 +72,7 @@ def rounded(values: np.ndarray, grid: Multiples, rule: PerUnit) -> tuple[np.ndar
         The integers, int64, and which values are numbers.
     """
     present, (origin, low, high, scale) = ~np.isnan(values), _rows_of(grid, rule)
-    with np.errstate(over="ignore"):
-        multiples = np.where(present, values, 0) * float(grid.resolution.denominator)
-        multiples /= float(grid.resolution.numerator)
+    multiples = grid.multiples_of(np.where(present, values, 0.0))
     cells = np.floor((np.clip(multiples, low, high) - origin) * scale + 0.5)
     return cells.astype(np.int64), present
 

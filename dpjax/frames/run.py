@@ -27,7 +27,6 @@ from dpjax.frames.result import FrameResult
 from dpjax.release import Counts, Quantile, Statistic
 from dpjax.release.grid import kind_of
 
-BLOCK = 4096  # the number of groups that are simulated together, so that they fit into caches
 BOUND_SHARE = 0.25  # the least share of records at a bound that is reported
 _NOBODY = Counts.of_rows([], [], [], groups=0)
 _SAID = ("draws", "by", "groups", "unit", "per_unit", "max_groups")
@@ -227,8 +226,7 @@ def _run(
     by, groups = options.by, options.groups
     if (generator is None or not by) and (groups is None) != (not by):
         raise ValueError(
-            "by and groups must be given together: groups are public labels, or "
-            "PrivateGroups(epsilon=..., delta=...)."
+            "by and groups must be given together: groups are public labels, or private groups."
         )
     asked = _asked(columns, options)
     try:
@@ -286,17 +284,15 @@ def _simulated(
 ) -> dict[str, np.ndarray]:
     """Return draws ``(draws, groups[, levels])``, and the error and the interval of a draw."""
     parts = []
-    for start in range(0, max(counts.groups, 1), BLOCK):
-        known = counts.some(start, start + BLOCK)
-        found = asked.statistic.distribution(known, **asked.how)
-        value, error = found.value, found.mean_abs_error(found.value)
-        drawn, (low, high) = found.sample(generator, draws), found.interval(0.95)
-        if not asked.statistic.zero_of_nobody:
-            nobody = known.totals == 0
-            value, error = (np.where(nobody, np.nan, array.T).T for array in (value, error))
-        parts.append((drawn, *(array[None] for array in (value, error, low, high))))
+    for found in asked.statistic.parts(counts, **asked.how):
+        known = found.value, found.mean_abs_error(found.value), *found.interval(0.95)
+        parts.append((found.sample(generator, draws), *(array[None] for array in known)))
     names = "simulated", "value", "mean_abs_error", "lower95", "upper95"
-    arrays = (np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True))
+    arrays = [np.concatenate(blocks, axis=1) for blocks in zip(*parts, strict=True)]
+    if not asked.statistic.zero_of_nobody:
+        nobody = counts.totals == 0
+        for array in arrays[1:3]:
+            array[:, nobody] = np.nan
     return dict(zip(names, arrays, strict=True))
 
 

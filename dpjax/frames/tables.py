@@ -180,7 +180,7 @@ def _taken_by(statistic: Statistic) -> Sequence[str]:
     """Return what the values of a statistic may be."""
     if isinstance(statistic, Count | DistinctCount):
         return _LABELS if isinstance(statistic, DistinctCount) else _ALL
-    return _VALUES.get(kind_of(getattr(statistic, "lower", None)), ())
+    return _VALUES[kind_of(getattr(statistic, "lower", None))]
 
 
 def _label(column: pl.Series) -> pl.Series:

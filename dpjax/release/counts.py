@@ -6,6 +6,7 @@ A release uses nothing else of the records.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,24 @@ import numpy as np
 MOST = 2**32
 
 
+class Grouped:
+    """Entries of all groups in flat arrays, of which group g has the slice of two ``starts``."""
+
+    starts: np.ndarray
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return len(self.starts) - 1
+
+    @cached_property
+    def group(self) -> np.ndarray:
+        """The group of each entry, int64."""
+        return np.repeat(np.arange(self.groups), np.diff(self.starts))
+
+
 @dataclass(frozen=True, eq=False)
-class Counts:
+class Counts(Grouped):
     """The distinct values of each group, ascending, and their counts, as flat arrays.
 
     Attributes:
@@ -60,16 +77,6 @@ class Counts:
             key = key[first]
         starts = np.searchsorted(key, np.arange(groups + 1) << bits)
         return Counts(starts, key & ((1 << bits) - 1), count)
-
-    @property
-    def groups(self) -> int:
-        """The number of groups."""
-        return len(self.starts) - 1
-
-    @property
-    def group(self) -> np.ndarray:
-        """The group of each entry, int64."""
-        return np.repeat(np.arange(self.groups), np.diff(self.starts))
 
     @property
     def totals(self) -> np.ndarray:

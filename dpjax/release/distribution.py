@@ -42,8 +42,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax import checks
-from dpjax.display import new_axes
-from dpjax.release.counts import sums_of
+from dpjax.display import Picture, Shown
+from dpjax.release.counts import Grouped, sums_of
 from dpjax.release.exact import Bits, Words, base_of, by_decimals, places, seeded, system_words
 from dpjax.release.grid import Multiples, Points
 
@@ -68,24 +68,34 @@ class How(NamedTuple):
     mechanism: str | None
 
 
-class Distribution:
+class Distribution(Shown):
     """The distribution of a release of each row, for planning: a function of the data, not private.
-
-    Subclasses have ``positions(draws, words)``, which draws int64 of shape ``(draws,)`` and that of
-    the groups exactly.
 
     Attributes:
         value: float64 of the batch shape, the statistic itself.
         grid: maps positions to values.
+        positions: a method of subclasses, of the number of draws and of words: it draws exactly,
+            int64 of shape ``(draws,)`` and that of the groups.
     """
 
     value: np.ndarray
     grid: Any
+    positions: Any
+
+    _repr_html_: Any = None  # what it would compute takes long for many rows
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape of ``value``."""
+        return self.value.shape
+
+    def _facts(self) -> dict[str, Any]:
+        return {"batch_shape": self.batch_shape}
 
     def values_of(self, positions: np.ndarray) -> np.ndarray:
         """Return drawn positions as values, float64 of shape ``(draws,)`` and the batch shape."""
-        found: np.ndarray = self.grid.values_of(positions)
-        return found.reshape(len(positions), *self.value.shape)
+        shape = len(positions), *self.value.shape
+        return np.reshape(self.grid.values_of(positions), shape)
 
     def reshaped(self, batch: tuple[int, ...]) -> Any:
         """Return the same distributions with another batch shape."""
@@ -99,9 +109,8 @@ class Distribution:
 
         The result is float64 of shape ``shape`` and the batch shape.
         """
-        own: Any = self
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        drawn = self.values_of(own.positions(prod(shape), seeded(seed)))
+        drawn = self.values_of(self.positions(prod(shape), seeded(seed)))
         return drawn.reshape(shape + self.value.shape)
 
 
@@ -112,42 +121,28 @@ class GridDistribution(Distribution):
     broadcast against the batch shape.
     """
 
+    pmf: Any
+    quantile: Any
+
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the ends of the central interval of probability ``level``.
 
         Each side leaves out (1 - level) / 2.
         """
-        own: Any = self
         level = checks.concrete_fraction("level", level)
-        return own.quantile((1 - level) / 2), own.quantile((1 + level) / 2)
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
-    def plot(self, axes: Any = None) -> Any:
-        """Plot the probabilities of at most ten rows with matplotlib, and return the axes.
-
-        They are those of at most 400 values, the quantiles from .001 to .999.
-
-        Args:
-            axes: matplotlib axes to draw on; by default new ones.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-        """
-        own: Any = self
-        axes, wide = new_axes(axes), (-1, *(1 for _ in self.value.shape))
-        levels = np.linspace(0.001, 0.999, 400)
-        quantiles = own.quantile(levels.reshape(wide)).reshape(400, self.value.size)
-        for row, at in enumerate(map(np.unique, quantiles.T[:10])):
-            shares = own.pmf(at.reshape(wide)).reshape(-1, self.value.size)[:, row]
-            label = str(np.unravel_index(row, self.value.shape))
-            axes.plot(at, shares, ".-", label=label)
-        if self.value.size > 1:
-            axes.legend(title="row")
-        axes.set(xlabel="released value", ylabel="probability", ylim=(0, None))
-        return axes
+    def _looks(self, rows: int) -> tuple[dict[str, Any], Picture | None]:
+        """Return the probabilities of at most 400 values, the quantiles from .001 to .999."""
+        size, wide = self.value.size, (-1, *(1 for _ in self.value.shape))
+        levels = np.linspace(0.001, 0.999, 400).reshape(wide)
+        at = [np.unique(row) for row in self.quantile(levels).reshape(-1, size).T[:rows]]
+        shares = [self.pmf(x.reshape(wide)).reshape(-1, size)[:, k] for k, x in enumerate(at)]
+        return {}, Picture(at, shares, "released value", "probability", "stems")
 
 
-@dataclass(frozen=True, eq=False)
-class Runs(GridDistribution):
+@dataclass(frozen=True, eq=False, repr=False)
+class Runs(Grouped, GridDistribution):
     """Runs of adjacent positions of equal cost, ascending, of all groups in flat arrays.
 
     Attributes:
@@ -170,15 +165,6 @@ class Runs(GridDistribution):
     grid: Multiples | Points
     value: np.ndarray
     mechanism: str | None
-
-    @property
-    def groups(self) -> int:
-        """The number of groups."""
-        return len(self.starts) - 1
-
-    @cached_property
-    def _group(self) -> np.ndarray:
-        return np.repeat(np.arange(self.groups), np.diff(self.starts))
 
     @cached_property
     def _coin(self) -> np.ndarray:
@@ -205,14 +191,14 @@ class Runs(GridDistribution):
 
     @cached_property
     def _proposed(self) -> np.ndarray:
-        return self._fixed(self._coin * self.length / self._total[self._group])
+        return self._fixed(self._coin * self.length / self._total[self.group])
 
     @cached_property
     def shares(self) -> np.ndarray:
         """The probability of each run, by quadrature for permute and flip, to about 1e-12."""
         coin, length, size = self._coin, self.length.astype(np.float64), np.diff(self.starts)
         if self.mechanism != "permute_and_flip":
-            found: np.ndarray = coin * length / self._total[self._group]
+            found: np.ndarray = coin * length / self._total[self.group]
             return found
         # The integral over v, the uniform time, of q / (1 - v q) times the product of 1 - v q
         found = np.zeros(len(coin))
@@ -225,7 +211,7 @@ class Runs(GridDistribution):
                 rest = np.exp(sums_of(length * np.log1p(tails), self.starts))
                 found += np.repeat(part * half * rest, size) / (1 + tails)
         found *= coin * length
-        return found / sums_of(found, self.starts)[self._group]
+        return found / sums_of(found, self.starts)[self.group]
 
     @cached_property
     def _sums(self) -> np.ndarray:
@@ -369,9 +355,9 @@ class Runs(GridDistribution):
         found = np.zeros(numbers.size)
         # Every group has as many numbers
         for some in np.argsort(group, kind="stable").reshape(max(self.groups, 1), -1).T:
-            runs = self.first[used], self.length[used], numbers[some][self._group[used]]
+            runs = self.first[used], self.length[used], numbers[some][self.group[used]]
             weighted = density[used] * self.grid.distances(*runs)
-            found[some] = np.bincount(self._group[used], weighted, self.groups)
+            found[some] = np.bincount(self.group[used], weighted, self.groups)
         return found.reshape(centers.shape)
 
     def _broadcast(self, given: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -388,5 +374,5 @@ class Runs(GridDistribution):
 
     def _run_at(self, position: np.ndarray, group: np.ndarray) -> np.ndarray:
         """Return the run that has each position."""
-        last = self._group * self.grid.size + self.first + self.length - 1
+        last = self.group * self.grid.size + self.first + self.length - 1
         return np.searchsorted(last, group * self.grid.size + position)

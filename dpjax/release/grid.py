@@ -35,6 +35,14 @@ class Multiples:
         multiples = np.asarray(position, np.float64) + self.start
         return multiples * self.resolution.numerator / self.resolution.denominator
 
+    def multiples_of(self, values: np.ndarray) -> np.ndarray:
+        """Turn values, in place, into multiples of the resolution, which are not rounded."""
+        with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+            # The same arithmetic as in dpjax.numerics.multiples
+            values *= float(self.resolution.denominator)
+            values /= float(self.resolution.numerator)
+        return values
+
     def positions_of(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Round every record to the nearest multiple.
 
@@ -47,11 +55,7 @@ class Multiples:
         >>> grid.positions_of([0.04, 0.07, 0.29, 1e300, float("nan")])[0].tolist()
         [0, 1, 3, 3, 0]
         """
-        records = as_floats(x)
-        with np.errstate(invalid="ignore", over="ignore", under="ignore"):
-            # The same arithmetic as in dpjax.numerics.multiples
-            records *= float(self.resolution.denominator)
-            records /= float(self.resolution.numerator)
+        records = self.multiples_of(as_floats(x))
         present = ~np.isnan(records)
         records[~present] = self.start
         np.clip(records, self.start, self.start + self.size - 1, out=records)
@@ -211,7 +215,6 @@ def kind_of(value: Any) -> str | None:
     kinds = {
         datetime.datetime: "Datetime",
         datetime.date: "Date",
-        datetime.time: "Time",
         datetime.timedelta: "Duration",
     }
     return next((name for kind, name in kinds.items() if isinstance(value, kind)), None)

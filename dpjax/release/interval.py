@@ -24,7 +24,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, isqrt
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -35,14 +35,14 @@ from dpjax.release.distribution import Distribution, How, Runs
 from dpjax.release.exact import Words, system_words
 from dpjax.release.grid import Floats, Multiples
 from dpjax.release.jumps import far_of, steps_of
-from dpjax.release.statistics import Quantile, _OnGrid
+from dpjax.release.statistics import OnGrid, Quantile
 
 _UNITS = 2**20  # levels of the ends are multiples of 1 / _UNITS
 _SPLITS = 33
 
 
 @dataclass(frozen=True)
-class ConfidenceInterval(_OnGrid):
+class ConfidenceInterval(OnGrid):
     """An interval that contains the population's q-quantile, for data and noise together.
 
     It is about that of the records, rounded to the grid, if they are drawn independently.
@@ -75,9 +75,6 @@ class ConfidenceInterval(_OnGrid):
     resolution: Resolution
     public_n: int
     coverage: float = 0.95
-
-    mechanisms: ClassVar[tuple[str, ...]] = ()
-    grid: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
@@ -132,7 +129,7 @@ class ConfidenceInterval(_OnGrid):
         return Ends(ends, value, self.records_grid)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ends(Distribution):
     """Both ends of a private interval, which are drawn independently and then sorted.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from dpjax.metric_privacy.metric import Metric
 from dpjax.metric_privacy.scales import Strategy, noise_scales
 from dpjax.release.grid import Multiples, resolution_of
 from dpjax.release.noise import LARGEST, DiscreteLaplace
-from dpjax.release.records import as_array
+from dpjax.release.records import as_counts
 from dpjax.release.result import Release
 
 
@@ -43,7 +42,8 @@ def metric_laplace(
     """Release noisy answers of linear queries, with discrete Laplace noise on a public grid.
 
     Args:
-        x: histograms ``(..., N)`` of integers, concrete (not traced); a negative count is 0.
+        x: histograms ``(..., N)`` of integers, concrete (not traced); what is none, or negative, is
+            0.
         queries: ``(K, N)``, public; they are rounded to multiples of the resolution, and the
             rounded queries are answered.
         metric: the metric on the N elements.
@@ -89,9 +89,7 @@ def metric_laplace(
         raise ValueError(
             f"queries must be finite, of shape (K, {elements}), got shape {rows.shape}."
         )
-    counts = as_array(x)
-    if not all(isinstance(value, Integral) for value in counts.flat):
-        raise TypeError("x must hold integers, the counts of a histogram.")
+    counts = as_counts(x, "x")
     if counts.shape[-1] != elements:
         raise ValueError(
             f"x must count {elements} elements on its last axis, got shape {counts.shape}."

@@ -53,7 +53,7 @@ def _floor(rate: Fraction, uniform: Bits, digits: int) -> int | None:
     return None if near else int(real)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DiscreteLaplace(GridDistribution):
     """Integers with independent discrete Laplace noise.
 
@@ -131,7 +131,7 @@ class DiscreteLaplace(GridDistribution):
 
     @property
     def _one(self) -> np.ndarray:
-        return self.values_of(np.ones(self.number.shape))
+        return self.values_of(np.ones_like(self.number))
 
     def _noise(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the largest noise that leads to at most a value, and whether it leads to it."""

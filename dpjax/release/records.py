@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from dpjax import checks
+
+# Dtypes of numbers that are not NumPy's, such as Int64, double[pyarrow] and torch.float32
+_NUMBERS = r"(?i)([a-z.]+\.)?(u?int\d|b?float|half|double|bool|decimal)"
 
 
 def as_floats(x: Any) -> np.ndarray:
@@ -21,9 +25,9 @@ def as_floats(x: Any) -> np.ndarray:
     """
     array = as_array(x)
     if array.dtype.kind == "O":
-        return _reals(array)
+        return _each(_real, array, math.nan).astype(np.float64)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"x must hold numbers, got dtype {array.dtype}.")
+        raise TypeError(f"x must hold numbers, got {_kind(array)}.")
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         return array.astype(np.float64)
 
@@ -34,40 +38,40 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     An object is a valid id if it is an integer or text; others do not raise.
     """
     array, known = as_array(ids), dict[Any, int]()
-    if array.dtype.kind not in "OiuUb":
-        raise TypeError(f"x must hold ids, integers or text, got dtype {array.dtype}.")
-    plain = map(_id, array.astype(object).flat)
-    codes = [-1 if v is None else known.setdefault(v, len(known)) for v in plain]
-    found = np.array(codes, np.int64).reshape(array.shape)
+    if array.dtype.kind not in "OiuUTb":
+        raise TypeError(f"x must hold ids, integers or text, got {_kind(array)}.")
+    codes = _each(lambda v: known.setdefault(_id(v), len(known)), array.astype(object), -1)
+    found = codes.astype(np.int64)
     return np.maximum(found, 0), found >= 0
 
 
-def as_counts(counts: Any) -> np.ndarray:
+def as_counts(counts: Any, name: str = "counts") -> np.ndarray:
     """Return numbers of records as an array; objects that are no integers count as 0.
+
+    Those beyond 2^62 are clamped.
 
     Raises:
         TypeError: the dtype is not that of integers; and as :func:`as_array`.
     """
-    array = as_array(counts, "counts")
+    array = as_array(counts, name)
     if array.dtype.kind == "O":
-        known = _reals(array).clip(0, 2.0**62)
-        return np.where(known == np.floor(known), known, 0).astype(np.int64)
+        return _each(_whole, array, 0).astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"counts must be integers, got dtype {array.dtype}.")
+        raise TypeError(f"{name} must be integers, got {_kind(array)}.")
     return array
 
 
 def as_array(x: Any, name: str = "x") -> np.ndarray:
     """Return records as a NumPy array with an axis of individuals.
 
-    Lists become arrays of objects, since the dtype that NumPy infers depends on all records at
-    once, such as a missing one among integers; columns of other libraries are refused, as what
-    they become depends on it as well. Float dtypes that only JAX has become float32, which holds
-    them exactly, and its narrow integers int32.
+    Lists, and columns of numbers of pandas, Polars and PyArrow, become arrays of objects, since the
+    dtype that NumPy infers depends on all records at once, such as a missing one among integers.
+    Float dtypes that only JAX has become float32, which holds them exactly, and its narrow integers
+    int32.
 
     Raises:
         TypeError: inside jit, vmap or grad, where nothing new would be drawn at each call; and for
-            frames, columns without a NumPy dtype and masked arrays, by their type.
+            frames, masked arrays and columns of other kinds, by their type and dtype.
         ValueError: for rows of different lengths, or without an axis.
     """
     checks.refuse_frame(name, x)
@@ -78,23 +82,25 @@ def as_array(x: Any, name: str = "x") -> np.ndarray:
         )
     if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(f"{name} must not be a masked array, whose mask would be lost: fill it.")
+    dtype = getattr(x, "dtype", getattr(x, "type", np.dtype(object)))
+    lists = [getattr(x, name) for name in ("to_list", "to_pylist", "tolist") if hasattr(x, name)]
+    if lists and not isinstance(dtype, np.dtype):
+        if not re.match(_NUMBERS, str(dtype)):
+            raise TypeError(
+                f"{name} must hold numbers, got a {type(x).__name__} of {dtype}: use its list, or "
+                "dpjax.frames.release."
+            )
+        x = lists[0]()
     is_list = isinstance(x, Sequence) and not isinstance(x, str)
-    listed = hasattr(x, "to_list") or hasattr(x, "to_pylist")
-    if listed and not isinstance(getattr(x, "dtype", None), np.dtype):
-        raise TypeError(
-            f"{name} must be a list or an array, got {type(x).__name__}: use its list, or "
-            "dpjax.frames.release."
-        )
     array = _of_rows(x) if is_list else np.asarray(x)
     if array.ndim == 0:
         raise ValueError(
             f"{name} must have an axis of individuals, the last one; got a single value."
         )
-    if array.dtype.kind == "V" and array.dtype.names is None:  # of ml_dtypes
+    if array.dtype.kind == "V" and not issubclass(array.dtype.type, np.void):  # of ml_dtypes
         return array.astype(np.float32 if "float" in array.dtype.name else np.int32)
     if array.dtype.kind == "O":
-        plain = map(_plain, array.flat)
-        return np.fromiter(plain, object, array.size).reshape(array.shape)
+        return _each(_plain, array, None)
     return array
 
 
@@ -114,9 +120,31 @@ def _of_rows(x: Sequence[Any]) -> np.ndarray:
     return np.fromiter(records, object, len(records)).reshape(shape)
 
 
+def _kind(array: np.ndarray) -> str:
+    """Return the dtype without the length of the longest text."""
+    return array.dtype.type.__name__
+
+
+def _each(read: Callable[[Any], Any], array: np.ndarray, missing: Any) -> np.ndarray:
+    """Return what each object is read as, an array of objects."""
+
+    def safely() -> Iterator[Any]:
+        for record in array.flat:
+            try:
+                yield read(record)
+            except Exception:  # no record raises: it is missing
+                yield missing
+
+    return np.fromiter(safely(), object, array.size).reshape(array.shape)
+
+
 def _is_row(record: Any) -> bool:
     """Return whether an element of a list is itself a list or an array with axes."""
-    return isinstance(record, (list, tuple)) or getattr(record, "ndim", 0) > 0
+    try:
+        known = isinstance(record, (list, tuple))
+        return known or (getattr(record, "ndim", 0) > 0 and len(record) >= 0)
+    except Exception:  # no record raises: it has no axes
+        return False
 
 
 def _plain(value: Any) -> Any:
@@ -132,30 +160,22 @@ def _plain(value: Any) -> Any:
 
 
 def _id(value: Any) -> Any:
-    """Return an integer or a text of a plain type, and None for others."""
-    return (
-        int(value)
-        if isinstance(value, Integral)
-        else str(value)
-        if isinstance(value, str)
-        else None
-    )
-
-
-def _reals(array: np.ndarray) -> np.ndarray:
-    return np.array([_real(value) for value in array.flat], np.float64).reshape(array.shape)
+    """Return an integer or a text of a plain type; others raise."""
+    return str.__str__(value) if isinstance(value, str) else int(value.__index__())
 
 
 def _real(value: Any) -> float:
     """Return an object as the nearest float; NaN if it is not a real number."""
-    if type(value) is float:
-        return value
     try:
-        return float(value) if isinstance(value, (Real, Decimal, np.bool_)) else math.nan
+        return float(value) if isinstance(value, (float, Real, Decimal, np.bool_)) else math.nan
     except OverflowError:
         return -math.inf if value < 0 else math.inf
-    except ValueError:  # a signaling NaN
-        return math.nan
+
+
+def _whole(value: Any) -> int:
+    """Return an object as an integer from 0 to 2^62, and 0 if it is no integer."""
+    near = min(max(value, 0), 2**62)
+    return int(near) if near == int(near) else 0
 
 
 def increasing(name: str, given: Any, least: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +19,13 @@ from dpjax.release.exact import Words, system_words
 from dpjax.release.grid import Floats, Multiples
 from dpjax.release.joint import FinePoints
 from dpjax.release.noise import geometric
-from dpjax.release.statistics import _OnGrid
+from dpjax.release.statistics import OnGrid
 
 _DRAWS, _SEED = 1000, 0
 _DRAWN = 2**20  # simulated numbers that are held together
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JointDistribution(Distribution):
     """The distribution of several quantiles of each row, which can be drawn, but not computed.
 
@@ -100,7 +100,7 @@ class JointDistribution(Distribution):
 
 
 @dataclass(frozen=True)
-class Quantiles(_OnGrid):
+class Quantiles(OnGrid):
     """The records x[ceil(q n)] for several levels q, ascending, drawn together.
 
     Their errors are much smaller than those of a :class:`Quantile` for each level at a part of
@@ -132,8 +132,6 @@ class Quantiles(_OnGrid):
     upper: Any = None
     resolution: checks.Resolution | None = None
     grid: Floats | None = None
-
-    mechanisms: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""

@@ -39,11 +39,11 @@ from dpjax.release.noise import LARGEST, DiscreteLaplace
 from dpjax.release.records import as_counts, as_floats, codes_of, increasing
 from dpjax.release.result import Release, cost_of
 
+_RUNS = ("permute_and_flip", "piecewise_laplace")  # mechanisms
 _SUMS = 2**24  # sums of one group that are looked at one by one
 _ENTRIES = 2**15  # entries of counts of the groups that are drawn together
 
 
-@dataclass(frozen=True)
 class Statistic:
     """The base class of all statistics, such as ``Median`` and ``Sum``.
 
@@ -68,6 +68,10 @@ class Statistic:
     zero_of_nobody: ClassVar[bool] = False  # whether it is 0 where there are no records
     skips_missing: ClassVar[bool] = False  # under swap too, where they are the lower bound if not
 
+    # Methods that each statistic has of its own
+    read: Any  # records -> their positions, integers of their shape, and which of them exist
+    _distribution: Any  # counts, how -> the distribution of each group
+
     def release(
         self,
         x: Any,
@@ -82,9 +86,9 @@ class Statistic:
         """Draw exactly from each row of records.
 
         Args:
-            x: ``(..., n)``, records, one for each person: numbers, in a list or an array of any
-                library; NaN, None and what is not a number are missing records, and under swap
-                count as the lower bound. Or :class:`Counts`.
+            x: ``(..., n)``, records, one for each person: numbers, in a list, or an array or a
+                column of any library; NaN, None and what is not a number are missing records, and
+                under swap count as the lower bound. Or :class:`Counts`.
             epsilon: the privacy loss of one draw from a row, from 2^-30 to 64.
             neighbors: ``"add_remove"`` or ``"swap"``, where the number of records is public.
             counts: ``(..., n)`` integers, how often each record of ``x`` occurs, under add/remove;
@@ -96,7 +100,8 @@ class Statistic:
 
         Raises:
             BudgetExceeded: the cost exceeds the remaining budget; nothing was drawn or charged.
-            TypeError: ``x`` is a frame, a masked array or text, or this is traced by JAX.
+            TypeError: ``x`` is a frame, a masked array or a column of other values than numbers,
+                or this is traced by JAX.
             ValueError: a public parameter is out of range. Records never raise.
 
         Privacy:
@@ -107,7 +112,7 @@ class Statistic:
         how = self._how(epsilon, neighbors, mechanism)
         guarantee, number = self.cost(epsilon, draws, neighbors, mechanism), int(draws)
         known, batch = self._count(x, how, counts)
-        parts = self._parts(known, how)
+        parts = self.parts(known, epsilon, neighbors, mechanism)
         first = next(parts)  # This checks all public parameters
         charge(budget, guarantee, {"statistic": repr(self), "draws": number})
         drawn = [part.values_of(part.positions(number)) for part in (first, *parts)]
@@ -152,16 +157,15 @@ class Statistic:
         """Return the bounded range of a draw, in epsilons."""
         return 1 if how.mechanism in ("piecewise_laplace", "exponential") else 2
 
-    def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the position of each record, integers of the shape of ``x``, and which exist."""
-        raise NotImplementedError
-
-    def _distribution(self, counts: Counts, how: How) -> Any:
-        """Return the distribution of each group of counts."""
-        raise NotImplementedError
-
-    def _parts(self, counts: Counts, how: How) -> Iterator[Any]:
+    def parts(
+        self,
+        counts: Counts,
+        epsilon: float | Fraction,
+        neighbors: Neighbors,
+        mechanism: str | None = None,
+    ) -> Iterator[Any]:
         """Yield the distributions of groups that fit into the cache together, at least one."""
+        how = self._how(epsilon, neighbors, mechanism)
         part = np.cumsum(np.diff(counts.starts) + self._more(how.epsilon)) // _ENTRIES
         cuts = [0, *(np.flatnonzero(np.diff(part)) + 1), counts.groups]
         for start, stop in pairwise(cuts):
@@ -173,7 +177,7 @@ class Statistic:
 
     def _how(self, epsilon: Any, neighbors: str, mechanism: str | None) -> How:
         """Return how to draw, after checks, by default by the first mechanism."""
-        checks.one_of("neighbors", neighbors, self.relations)
+        checks.one_of(f"{type(self).__name__}: neighbors", neighbors, self.relations)
         options = self.mechanisms or (None,)
         if mechanism is not None:
             checks.one_of("mechanism", mechanism, options)
@@ -219,17 +223,15 @@ class Statistic:
                     f"counts of the shape {given.shape} must broadcast against x of the shape "
                     f"{positions.shape}."
                 ) from error
-        batch, n = number.shape[:-1], number.shape[-1]
+        *batch, n = number.shape
         groups = math.prod(batch)
         values = np.broadcast_to(positions, number.shape).ravel()
         group = np.repeat(np.arange(groups), n)
-        return Counts.of_rows(group, values, number.ravel(), groups=groups), batch
+        return Counts.of_rows(group, values, number.ravel(), groups=groups), tuple(batch)
 
 
-class _OnGrid(Statistic):
+class OnGrid(Statistic):
     """A statistic whose records lie on a public grid."""
-
-    mechanisms: ClassVar[tuple[str, ...]] = ("permute_and_flip", "piecewise_laplace")
 
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
@@ -239,36 +241,16 @@ class _OnGrid(Statistic):
     def records_grid(self) -> Multiples | Floats:
         """The grid that records are rounded to."""
         given: Any = self
-        return grid_of(given.lower, given.upper, given.resolution, given.grid)
+        grid = getattr(self, "grid", None)
+        return grid_of(given.lower, given.upper, given.resolution, grid)
 
     def read(self, x: Any) -> tuple[np.ndarray, np.ndarray]:
         """Round each record to the grid; NaN is a missing record."""
         return self.records_grid.positions_of(x)
 
 
-class _Ranked(_OnGrid):
-    """A statistic that is one record by its rank, or one of other records made from them."""
-
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
-        raise NotImplementedError
-
-    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
-        """Return what is ranked, by default the records."""
-        return counts
-
-    @property
-    def values_grid(self) -> Multiples | Floats:
-        """The grid of the released values."""
-        return self.records_grid
-
-    def _distribution(self, counts: Counts, how: How) -> Runs:
-        known, ranks = self.ranked(counts, how.epsilon), self.ranks(how.neighbors)
-        return jumps.runs_of(known, ranks, how, self.values_grid)
-
-
 @dataclass(frozen=True)
-class Quantile(_Ranked):
+class Quantile(OnGrid):
     """The record x[ceil(q n)].
 
     Attributes:
@@ -289,6 +271,8 @@ class Quantile(_Ranked):
     resolution: Resolution | None = None
     grid: Floats | None = None
 
+    mechanisms: ClassVar[tuple[str, ...]] = _RUNS
+
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
         super().__post_init__()
@@ -299,18 +283,20 @@ class Quantile(_Ranked):
         """The level as a fraction."""
         return checks.level(self.q)
 
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
+    def _ranks(self, neighbors: str) -> Ranks:
         u, v = self.level.numerator, self.level.denominator
         return Ranks(u, 0, v if neighbors == "swap" else max(u, v - u), v)
 
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        return jumps.runs_of(counts, self._ranks(how.neighbors), how, self.records_grid)
+
     def _rows(self, positions: np.ndarray, how: How) -> tuple[np.ndarray, np.ndarray]:
-        # Records beyond the ranks that matter count as the records at these ranks
+        # Records beyond the ranks that matter, also of midpoints, count as the records at them
         n = positions.shape[-1]
-        if self.values_grid is not self.records_grid or not n or np.any(positions[..., 0] < 0):
+        if not n or np.any(positions[..., 0] < 0):
             return super()._rows(positions, how)
-        u, _, step, v = self.ranks(how.neighbors)[:4]
-        far = step * (jumps.far_of(how.epsilon, self.records_grid.size) + 2)
+        u, _, step, v = self._ranks(how.neighbors)[:4]
+        far = step * (jumps.far_of(how.epsilon, 2 * self.records_grid.size) + 4)
         low, high = (min(max(-(-(u * n + away) // v), 1), n) for away in (-far, far))
         near = positions[..., low - 1 : high]
         number = np.ones(near.shape, np.int64)
@@ -342,28 +328,16 @@ class Median(Quantile):
             raise ValueError("a midpoint of floats is not a float of the grid: use 'lower'.")
         super().__post_init__()
 
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
+    def _distribution(self, counts: Counts, how: How) -> Runs:
         if self.definition == "lower":
-            return super().ranks(neighbors)
-        return Ranks(1, 1, 4 if neighbors == "swap" else 2, 2)
-
-    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
-        """Return what is ranked: the records, or twice their midpoints."""
-        if self.definition == "lower":
-            return counts
-        return jumps.midpoints(counts, self.records_grid.size)
-
-    @property
-    def values_grid(self) -> Any:
-        """The grid of the released values."""
-        found: Any = self.records_grid
-        if self.definition == "lower":
-            return found
-        return Multiples(found.resolution / 2, 2 * found.start, 2 * found.size - 1)
+            return super()._distribution(counts, how)
+        grid: Any = self.records_grid
+        halves = Multiples(grid.resolution / 2, 2 * grid.start, 2 * grid.size - 1)
+        ranks = Ranks(1, 1, 4 if how.neighbors == "swap" else 2, 2)
+        return jumps.runs_of(jumps.midpoints(counts, grid.size), ranks, how, halves)
 
 
-class _Shifted(_Ranked):
+class Shifted(OnGrid):
     """A statistic without bounded sensitivity, by shifted inverse sensitivity.
 
     It is near the statistic of the data without ``tau`` people.
@@ -371,18 +345,20 @@ class _Shifted(_Ranked):
 
     tau: int
 
+    mechanisms: ClassVar[tuple[str, ...]] = _RUNS
+
     def __post_init__(self) -> None:
         """Raise for bad public parameters."""
-        checks.static_integer("tau", self.tau, 1, 2**40, must="an integer from 1 to 2^40")
+        checks.shift(self.tau)
         super().__post_init__()
 
-    def ranks(self, neighbors: str) -> Ranks:
-        """Return the rank that the statistic reads."""
-        return Ranks(1, -self.tau, 1, 1, of_last=True)
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        ranks = Ranks(1, -self.tau, 1, 1, of_last=True)
+        return jumps.runs_of(counts, ranks, how, self.records_grid)
 
 
 @dataclass(frozen=True)
-class Maximum(_Shifted):
+class Maximum(Shifted):
     """The largest record, by shifted inverse sensitivity: near the (tau + 1)-th largest.
 
     Attributes:
@@ -405,7 +381,7 @@ class Maximum(_Shifted):
 
 
 @dataclass(frozen=True)
-class NonnegativeSum(_Shifted):
+class NonnegativeSum(Shifted):
     """The sum of nonnegative records, by shifted inverse sensitivity.
 
     It is near the sum without the tau largest records.
@@ -429,27 +405,27 @@ class NonnegativeSum(_Shifted):
     resolution: Resolution
 
     lower: ClassVar[int] = 0
-    grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
 
     def _more(self, epsilon: Fraction) -> int:
         size = self.records_grid.size
         return min(self.tau + jumps.far_of(epsilon, size), size)
 
-    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
-        """Return what is ranked: the sums of the smallest records."""
-        if self._more(epsilon) > _SUMS:
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        # The records that are ranked are the sums of the smallest ones
+        if self._more(how.epsilon) > _SUMS:
             raise ValueError(
                 "tau + 80 / epsilon, or the number of multiples up to upper, must be at most 2^24: "
                 "use a larger epsilon or a coarser resolution."
             )
         size = self.records_grid.size
-        far = jumps.far_of(epsilon, size)
-        return jumps.sums_of_smallest(counts, size - 1, far, self.tau)
+        far = jumps.far_of(how.epsilon, size)
+        sums = jumps.sums_of_smallest(counts, size - 1, far, self.tau)
+        return super()._distribution(sums, how)
 
 
 @dataclass(frozen=True)
-class DistinctCount(_Shifted):
+class DistinctCount(Shifted):
     """The number of distinct ids, one for each person, by shifted inverse sensitivity.
 
     It is near the number of ids that remain when tau people leave.
@@ -471,7 +447,6 @@ class DistinctCount(_Shifted):
 
     lower: ClassVar[int] = 0
     resolution: ClassVar[int] = 1
-    grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
     skips_missing: ClassVar[bool] = True
 
@@ -479,15 +454,14 @@ class DistinctCount(_Shifted):
         """Return codes of the ids; records that are neither integers nor text are missing."""
         return codes_of(x)
 
-    def ranked(self, counts: Counts, epsilon: Fraction) -> Counts:
-        """Return what is ranked: the numbers of ids up to each person, frequent ids first.
-
-        People with the rarest ids leave first: the number of ids that remain is that of the id of
-        the last person who stays.
-        """
+    def _distribution(self, counts: Counts, how: How) -> Runs:
+        # The records that are ranked are the numbers of ids up to each person, frequent ids first:
+        # people with the rarest ids leave first, and the number of ids that remain is that of the
+        # id of the last person who stays
         order = np.lexsort((-counts.counts, counts.group))
         number = np.arange(len(order)) - counts.starts[counts.group] + 1
-        return Counts(counts.starts, np.minimum(number, self.upper), counts.counts[order])
+        ids = Counts(counts.starts, np.minimum(number, self.upper), counts.counts[order])
+        return super()._distribution(ids, how)
 
 
 @dataclass(frozen=True)
@@ -553,7 +527,7 @@ class Mode(Statistic):
 
 
 @dataclass(frozen=True)
-class Sum(_OnGrid):
+class Sum(OnGrid):
     """The sum of bounded records, with discrete Laplace noise.
 
     The noise has the scale (upper - lower) / epsilon under swap, and max(abs(lower), abs(upper)) /
@@ -576,8 +550,6 @@ class Sum(_OnGrid):
     upper: float
     resolution: Resolution
 
-    mechanisms: ClassVar[tuple[str, ...]] = ()
-    grid: ClassVar[None] = None
     zero_of_nobody: ClassVar[bool] = True
     divided: ClassVar[bool] = False  # by the number of records
 

@@ -1,5 +1,5 @@
 """Sizes at powers of two, where rows are padded anew, sums get a level and integers a bit: losses
-across them, and releases.
+across them.
 
 A dataset and its neighbor of one record more may go through programs of two shapes, and these must
 not tell them apart.
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import piecewise_laplace, release, statistics
+from dpjax import piecewise_laplace, statistics
 from tests.attacks.profiles import PROFILES
 from tests.support.audit import audit_pairs
 from tests.support.distributions import of_one_size
@@ -69,23 +69,3 @@ def test_control_the_row_of_two_records_more():
         STATISTICS["lower median"](jnp.asarray(far), neighbors="add_remove", **BOUNDS), EPSILON
     )
     assert loss(one, of_one_size(other, pieces=512)) > 1.3 * EPSILON
-
-
-@pytest.mark.parametrize("mechanism", release.Median.mechanisms)
-def test_releases_of_such_sizes_keep_their_promise(mechanism):
-    """Up to 2^24 + 1 records: from counts, against those of records where arrays can hold them."""
-    values, epsilon = np.arange(9.0), 0.01
-    median = release.Median(lower=0, upper=8, resolution=1)
-    public = {"epsilon": epsilon, "neighbors": "add_remove", "mechanism": mechanism}
-    for size in (2**10 - 1, 2**10, 2**10 + 1, 2**24 - 1, 2**24, 2**24 + 1):
-        some = np.random.default_rng(size).multinomial(size, np.ones(9) / 9)
-        shares, one_more, ten_more = (
-            median.distribution(values, counts=some + more * (values == 8), **public).pmf(values)
-            for more in (0, 1, 10)
-        )
-        assert np.isclose(shares.sum(), 1)
-        assert np.abs(np.log(one_more / shares)).max() <= epsilon * (1 + 1e-9)
-        if size < 2**12:
-            records = median.distribution(np.repeat(values, some), **public)
-            np.testing.assert_array_equal(records.pmf(values), shares)
-            assert np.abs(np.log(ten_more / shares)).max() > epsilon

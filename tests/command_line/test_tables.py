@@ -62,6 +62,7 @@ MISTAKES = [
     ({"tau": 3}, "--tau is no option of Median."),
     ({"by": ["g", "who"], "groups": ["a"]}, "--groups"),
     ({"by": "g", "groups": ["a"], "group_epsilon": 1}, "--groups"),
+    ({"by": "g", "group_epsilon": 1}, "--group-delta"),
     ({"by": "g", "groups": ["a"], "neighbors": "swap"}, "by needs --neighbors 'add_remove'"),
     ({"seed": 1}, "--seed"),
     ({"decimal": "point", "thousands": "."}, "--thousands"),

@@ -109,8 +109,9 @@ def test_raw_rows_have_the_law_of_their_counts():
     """Of many records only those near the rank are counted one by one."""
     x = np.random.default_rng(1).integers(0, 10**6, (3, 400))
     options = {"epsilon": 48.0, "neighbors": "add_remove"}
-    for q in (0.05, 0.5, 0.9):
-        statistic = Quantile(q, lower=0, upper=10**6, resolution=1)
+    public = {"lower": 0, "upper": 10**6, "resolution": 1}
+    several = [Quantile(q, **public) for q in (0.05, 0.5, 0.9)]
+    for statistic in (*several, Median(**public, definition="linear")):
         known = statistic.distribution(x, counts=np.ones(400, int), **options)
         found = statistic.distribution(x, **options)
         for name in ("starts", "first", "length", "cost", "value"):

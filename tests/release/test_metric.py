@@ -102,6 +102,8 @@ def test_counts_of_any_size_are_exact(rates):
     assert rates[-1] == 1
     huge = release.metric_laplace([10**400, 0, 0], [[1, 0, 0]], METRIC, **options)
     assert huge.values.item() == 2.0**62
+    missing = release.metric_laplace([None, 2, 1.5], [[1, 1, 1]], METRIC, resolution=1)
+    assert missing.values.item() == 2.0
 
 
 SAME = metric_privacy.from_budgets([[0, 0, 1], [0, 0, 1], [1, 1, 0]])

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax import release
+from dpjax import frames, release
 from dpjax.accounting import BudgetExceeded, Guarantee, Ledger, PrivacyFilter
 from dpjax.release import Floats, Histogram, Maximum, Median, Mode, Quantile
 
@@ -130,3 +130,38 @@ def test_a_release_shows_its_values_and_its_guarantee():
     assert json.loads(found.to_json())["values"] == [3.0]
     with pytest.raises(TypeError, match="not one number"):
         float(STATISTICS["median"].release([[3], [3]], epsilon=9.0, neighbors="swap"))
+
+
+PUBLIC = {"epsilon": 1.0, "neighbors": "add_remove"}
+PLOTS = {  # what is plotted, and the names in its legend
+    "sure": (lambda: Median(**BOUNDS).distribution([3] * 99, **PUBLIC), []),
+    "bins": (lambda: Histogram((0, 5, 10)).distribution([[3]], **PUBLIC), ["0, 0", "0, 1"]),
+    "table": (
+        lambda: frames.simulate(
+            0,
+            pytest.importorskip("polars").DataFrame({"g": [*"aab"], "x": [1, 2, 3]}),
+            {"x": [Median(**BOUNDS), release.Count()]},
+            by="g",
+            **PUBLIC,
+        ),
+        ["x Median", "x Count"],
+    ),
+}
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+@pytest.mark.parametrize("name", PLOTS)
+def test_plots_name_what_they_show_and_can_be_seen(name, style):
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="plots need the extra 'notebooks'")
+    pyplot.switch_backend("agg")
+    shown, legend = PLOTS[name]
+    with pyplot.style.context(style):
+        axes = shown().plot()
+    assert [text.get_text() for text in getattr(axes.get_legend(), "texts", ())] == legend
+    assert axes.get_xlabel() in ("released value", "g")
+    assert axes.get_ylabel() in ("probability", "simulated")
+    (low, high), back = axes.get_ylim(), axes.patch.get_facecolor()
+    for line in axes.lines:
+        assert pyplot.matplotlib.colors.to_rgba(line.get_color()) != back
+        assert np.all((low <= line.get_ydata()) & (line.get_ydata() < high))
+    pyplot.close("all")

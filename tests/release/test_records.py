@@ -35,6 +35,14 @@ EVERY = {
     "count": release.Count(),
     "histogram": release.Histogram(edges=(0, 14, 20)),
 }
+
+
+class Evil(float):
+    """A record that raises wherever it is looked at."""
+
+    __float__ = __str__ = ndim = property(lambda _: 1 / 0)
+
+
 ABSENT = [np.nan, Decimal("sNaN"), "x", None, [1], np.ma.masked, date(2020, 1, 1), 1 + 2j]
 ABSENT += [
     pandas.NA,
@@ -47,6 +55,7 @@ ABSENT += [
 ]
 ABSENT += [datetime(9999, 12, 31), timedelta.max, np.array("x"), float, ..., np.ones(3), "14", ()]
 ABSENT += [np.ma.array(3, mask=True), np.complex64(14), Decimal("NaN"), np.float32("nan")]
+ABSENT += [Evil(14)]
 LOW = [-np.inf, -(10**5000), Decimal("-Infinity"), np.float32(-1e38), 10.49, False, -0.0, 5e-324]
 LOW += [np.bool_(True), Fraction(-(10**400)), np.nextafter(10.5, 0), np.int8(-3), jnp.float32(3)]
 HIGH = [np.inf, 10**5000, Decimal("1e999999"), np.uint64(2**64 - 1), 30.4, np.longdouble("inf")]
@@ -119,16 +128,37 @@ def test_records_of_a_list_do_not_depend_on_each_other():
     assert np.asarray([2**53 + 1, 2.5])[0] == 2**53  # the control
 
 
+COLUMNS = {
+    "pandas": lambda cells: pandas.Series(cells, dtype="Int64"),
+    "an array of pandas": lambda cells: pandas.array(cells, dtype="Int64"),
+    "Polars": polars.Series,
+    "PyArrow": pyarrow.array,
+    "chunks": lambda cells: pyarrow.chunked_array([cells[:1], cells[1:]]),
+}
+
+
+@pytest.mark.parametrize("library", COLUMNS)
+def test_a_missing_number_of_a_column_changes_no_other(library):
+    column, ids = COLUMNS[library], release.DistinctCount(1, 9)
+    for last in (14, None):
+        cells = [2**53, 2**53 + 1, last]
+        for statistic in (MEDIAN, ids):
+            np.testing.assert_array_equal(statistic.read(column(cells)), statistic.read(cells))
+        assert ids.read(column(cells))[0][:2].tolist() == [0, 1]
+        options = {"counts": column(cells), "epsilon": 1.0, "neighbors": "add_remove"}
+        assert MEDIAN.release([12, 20, 30], **options).values.shape == (1,)
+
+
 REFUSED = {
     "different lengths": ([[1.0, 2.0], [3.0]], ValueError, "different lengths"),
     "a frame": (pandas.DataFrame({"a": [1]}), TypeError, "DataFrame"),
     "a masked array": (np.ma.array([1, 2], mask=[0, 1]), TypeError, "masked"),
     "text": (np.array(["a", "b"]), TypeError, "numbers"),
-    "missing integers": (pandas.Series([1, None], dtype="Int64"), TypeError, "frames"),
     "categories": (pandas.Series(["a"], dtype="category"), TypeError, "frames"),
-    "a column of Polars": (polars.Series([1, None]), TypeError, "frames"),
-    "a column of Arrow": (pyarrow.array([1, None]), TypeError, "frames"),
+    "a column of text": (polars.Series(["a"]), TypeError, "frames"),
+    "a column of dates": (pyarrow.array([1], pyarrow.date32()), TypeError, "frames"),
     "dates": (np.array(["2020-01-01"], "M8[D]"), TypeError, "numbers"),
+    "bytes": (np.array([b"1"], "V1"), TypeError, "numbers"),
     "a number": (3.0, ValueError, "axis"),
 }
 
@@ -138,6 +168,15 @@ def test_what_is_no_array_of_records_raises_by_its_type(name):
     x, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
         MEDIAN.release(x, epsilon=1.0, neighbors="swap")
+
+
+def test_no_message_has_the_length_of_the_longest_text():
+    def said(text):
+        with pytest.raises(TypeError) as raised:
+            MEDIAN.release(np.array(["a", text]), epsilon=1.0, neighbors="swap")
+        return str(raised.value)
+
+    assert said("a") == said("abc")
 
 
 def test_releases_are_not_traced():

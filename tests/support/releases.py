@@ -46,11 +46,16 @@ def counts_of(datasets):
     return Counts.of_rows(group, value, np.ones_like(group), groups=len(datasets))
 
 
+def grid_of(statistic):
+    """Of the released values."""
+    return statistic.distribution([0], epsilon=1.0, neighbors="swap").grid
+
+
 def pmf(statistic, datasets, epsilon, neighbors, mechanism=None):
     """What the library says: ``(datasets, positions)``."""
     options = {"epsilon": epsilon, "neighbors": neighbors, "mechanism": mechanism}
     law = statistic.distribution(counts_of(datasets), **options)
-    grid = statistic.values_grid
+    grid = law.grid
     return law.pmf(grid.values_of(np.arange(grid.size))[:, None]).T
 
 
@@ -82,7 +87,7 @@ def costs(statistic, data, neighbors, steps, far=ALL, changed=after, depths=1):
 
     Beyond ``far`` changes, all datasets reach the ends.
     """
-    size = statistic.values_grid.size
+    size = grid_of(statistic).size
     at = {s: changed(statistic, data, neighbors, s) for s in range(-far, far + 1)}
     at |= {-far - 1: 0, far + 1: size - 1}
     value, levels = at[0], range(1, far + 2)
@@ -118,7 +123,7 @@ def probabilities(cost, rate, mechanism):
 def law_of(statistic, datasets, epsilon, neighbors, mechanism, **variant):
     """What the definition says: ``(datasets, positions)``."""
     steps = 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
-    far = min(jumps.far_of(epsilon, statistic.values_grid.size), ALL)
+    far = min(jumps.far_of(epsilon, grid_of(statistic).size), ALL)
     rows = np.array([costs(statistic, data, neighbors, steps, far, **variant) for data in datasets])
     return probabilities(rows, epsilon / (2 * steps), mechanism)
 
