@@ -36,13 +36,11 @@ class Heights(NamedTuple):
         exponent: int32.
         mantissa: float, at most 1; 0 for an infinite cost.
         nats: float64, rate times the cost above the least one.
-        least: float64, rate times the least cost, ``(..., 1)``.
     """
 
     exponent: jax.Array
     mantissa: jax.Array
     nats: jax.Array
-    least: jax.Array
 
     @staticmethod
     def of(low: jax.Array, decay: jax.Array, rate: jax.Array) -> Heights:
@@ -58,7 +56,7 @@ class Heights(NamedTuple):
             fraction = (exponent - power).astype(low.dtype)
             exponent = jnp.where(absent, _NEVER // 2, exponent).astype(jnp.int32)
         mantissa = jnp.where(absent, 0.0, jnp.exp2(fraction) * piece.mass_fraction(decay))
-        return Heights(exponent, mantissa, nats, rate * least)
+        return Heights(exponent, mantissa, nats)
 
 
 class Lanes(NamedTuple):
