@@ -50,7 +50,6 @@ them on a logarithmic scale, :class:`dpjax.Log`, as in notebook 06.
 
 from __future__ import annotations
 
-from dpjax.accounting.composition import Composition
 from dpjax.accounting.conversions import (
     bounded_range_of_zcdp,
     delta_of_rdp,
@@ -77,7 +76,7 @@ from dpjax.accounting.failures import (
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
 from dpjax.accounting.gaussian_dp import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Composition, Guarantee
 from dpjax.accounting.ledger import Ledger
 from dpjax.accounting.planning import (
     epsilon_for_error,

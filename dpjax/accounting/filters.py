@@ -45,10 +45,10 @@ from math import inf, log, pi, sqrt
 from typing import Any, Literal, Self
 
 from dpjax import checks
-from dpjax.accounting.composition import Cost
 from dpjax.accounting.conversions import zcdp_of
 from dpjax.accounting.groups import check_membership
-from dpjax.accounting.guarantee import Guarantee, one_of_all
+from dpjax.accounting.guarantee import Cost, Guarantee
+from dpjax.accounting.sums import exact_total, one_of_all
 
 Costs = tuple[Fraction | float, ...]
 Described = Mapping[str, Any] | None
@@ -494,4 +494,4 @@ def column_of(guarantee: Cost, what: Described) -> str:
 
 def _total(*costs: Costs) -> Costs:
     """Return exact sums, infinite where a cost is."""
-    return tuple(inf if inf in numbers else sum(numbers) for numbers in zip(*costs, strict=True))
+    return tuple(exact_total((number, 1) for number in kind) for kind in zip(*costs, strict=True))

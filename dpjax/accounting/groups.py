@@ -9,15 +9,8 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import (
-    Guarantee,
-    exact_total,
-    one_of_all,
-    orders_of,
-    points_of,
-    promising,
-    rounded_up,
-)
+from dpjax.accounting.guarantee import Guarantee, orders_of, points_of, promising
+from dpjax.accounting.sums import one_of_all, times
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -50,9 +43,6 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     if size == 1:
         return guarantee
 
-    def times(number: float, factor: int) -> float:
-        return rounded_up(exact_total([(number, factor)]))
-
     epsilon = times(guarantee.epsilon, size)
     if guarantee.delta:
         # It refers to events that differ between the consecutive pairs of a group: only (epsilon,
@@ -73,7 +63,7 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
             gdp=times(guarantee.gdp, size),
             renyi=(),
             laplace=inf,
-            sampled=None,
+            sampled=(),
         )
     )
 

@@ -21,9 +21,8 @@ from errno import ENOENT
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpjax import checks
-from dpjax.accounting.composition import Composition, Cost
 from dpjax.accounting.filters import Budget, Described, PrivacyFilter, Spent, column_of
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Composition, Cost, Guarantee
 
 if TYPE_CHECKING:
     import sqlite3

@@ -12,8 +12,8 @@ from math import inf, log, nextafter
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpjax import checks
-from dpjax.accounting.composition import Cost
-from dpjax.accounting.guarantee import Guarantee, exact_total
+from dpjax.accounting.guarantee import Cost, Guarantee
+from dpjax.accounting.sums import exact_total
 from dpjax.numerics.solve import root
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import conversions
-from dpjax.accounting.guarantee import exact_total, rounded_up
+from dpjax.accounting.sums import times
 from dpjax.numerics.solve import root
 
 Queries = Literal["fixed", "adaptive"]
@@ -164,7 +164,7 @@ def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curv
     # So that the grid cells are normal numbers
     r = max(checks.concrete_positive("bounded_range", bounded_range), 1e-305)
     count = checks.static_integer("count", count, 1)
-    most = rounded_up(exact_total([(r, count)]))
+    most = times(r, count)
     checks.one_of("queries", queries, ("fixed", "adaptive"))
     if queries == "fixed" and count <= _MOST_FIXED:
         return partial(_fixed, r, count), most
@@ -216,7 +216,7 @@ def _responses(each: float, count: int) -> tuple[Curve, float]:
     with np.errstate(over="ignore"):
         loss = (count - 2 * np.arange(count + 1)) * epsilon
     seen = probability > 0
-    most = rounded_up(exact_total([(epsilon, count)]))
+    most = times(epsilon, count)
     return partial(_excess, loss[seen], probability[seen]), most
 
 

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.composition import Composition
 from dpjax.accounting.filters import Budget, charge
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Composition, Guarantee
 from dpjax.checks import Neighbors
 from dpjax.frames.options import Options
 from dpjax.frames.persons import PerUnit, grid_of_records, rule_of

@@ -59,10 +59,6 @@ def test_rules():
         (lambda: Guarantee(1.0, 1.0, "replace"), "neighbors"),
         (lambda: PURE * 0, "integer"),
         (lambda: Guarantee(neighbors="swap", renyi=((2.0, 0.3), (3.0, 0.2))), "renyi"),
-        (
-            lambda: Guarantee(neighbors="swap", sampled=("poisson", 0.1, 1, ((RANGE, 1),))),
-            "relation",
-        ),
         # A sum or a group of which nothing is left
         (lambda: (10**8 * LOOSE).guarantee(), "nothing is promised"),
         (lambda: for_groups(LOOSE, size=1000), "nothing is promised"),
@@ -74,6 +70,27 @@ def test_rules():
 def test_what_does_not_compose(join, message):
     with pytest.raises(ValueError, match=message):
         join()
+
+
+@pytest.mark.parametrize(
+    ("neighbors", "sampled"),
+    [
+        ("swap", [(0.1, 1 * ADDED)]),
+        ("edge", [(0.1, 1 * Guarantee(0.3, 0.3, "edge"))]),
+        ("add_remove", [(0.1, 1 * ADDED), (0.1, 2 * ADDED)]),  # copies of a record
+        ("swap", [(0.5, 1 * RANGE), (0.6, 2 * RANGE)]),
+        ("swap", [(0.0, 1 * RANGE)]),
+        ("swap", [(-0.5, 1 * RANGE), (0.6, 2 * RANGE)]),
+        ("swap", [(float("nan"), 1 * RANGE)]),
+        ("add_remove", [(1.1, 1 * ADDED)]),
+    ],
+)
+def test_samples_that_do_not_amplify(neighbors, sampled):
+    """The controls are a Poisson sample, and one of a fixed size with replacement."""
+    assert Guarantee(neighbors="add_remove", sampled=((0.1, 1 * ADDED),)).sampled
+    assert Guarantee(neighbors="swap", sampled=((0.5, 1 * RANGE), (0.5, 2 * RANGE))).sampled
+    with pytest.raises(ValueError, match="no other samples amplify"):
+        Guarantee(neighbors=neighbors, sampled=tuple(sampled))
 
 
 def test_a_sum_is_for_the_unit_that_a_part_states():

@@ -133,7 +133,7 @@ def test_what_is_kept(way):
     found = sampled(noise + noise, way, 30, 100)
     kept = inf if way == "with" else (noise + noise).gdp
     assert (found.gdp, found.zcdp) == (kept, (noise + noise).zcdp if kept < inf else inf)
-    assert [part for part, _ in found.sampled[3]] == [replace(noise, gdp=(noise + noise).gdp)]
+    assert found.sampled[0][1].parts == ((replace(noise, gdp=(noise + noise).gdp), 1),)
     assert Guarantee.from_json(found.to_json()) == found
     if way != "with":
         assert found.rdp(2e4) == noise.rdp(2e4) * 2
