@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import Guarantee, orders_of, points_of, promising
-from dpjax.accounting.sums import one_of_all, times
+from dpjax.accounting.guarantee import Composition, Guarantee, orders_of, points_of, promising
+from dpjax.accounting.sums import times
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -102,15 +102,8 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     >>> print(parallel(*parts, membership="by_value"))
     0.5-DP under add_remove neighbors
     """
-    for part in guarantees:
-        checks.instance(
-            "parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()"
-        )
-    if not guarantees:
-        raise ValueError("parallel needs the guarantee of at least one part.")
-    neighbors = one_of_all("neighbors", (part.neighbors for part in guarantees))
-    unit = one_of_all("unit", (part.unit for part in guarantees))
-    check_membership(membership, neighbors)
+    whole = Composition(tuple((part, 1) for part in guarantees))  # of one relation and unit
+    check_membership(membership, whole.neighbors)
     delta = max(part.delta for part in guarantees)
     orders = orders_of(guarantees)
     return promising(
@@ -120,12 +113,12 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
                 for part in guarantees
             ),
             max(part.bounded_range for part in guarantees),
-            neighbors,
+            whole.neighbors,
             delta,
             float(max(part.zcdp for part in guarantees)),
             points_of(orders, np.max([part.rdp(orders) for part in guarantees], axis=0)),
             max(part.gdp for part in guarantees),
-            unit=unit,
+            unit=whole.unit,
         )
     )
 

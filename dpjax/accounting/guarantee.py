@@ -7,7 +7,7 @@ promises, in ``ranges``, ``conversions``, ``gaussian_dp`` and ``losses``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -132,10 +132,10 @@ class Guarantee(Shown):
             )
         attributes["renyi"] = points
         shares = [share for share, _ in self.sampled]
-        most = {"add_remove": 1, "swap": len(shares)}.get(self.neighbors, 0)
+        relations = [whole.neighbors for _, whole in self.sampled]
         if shares and not (
-            {whole.neighbors for _, whole in self.sampled} == {self.neighbors}
-            and len(shares) <= most
+            relations in (["add_remove"], ["swap"] * len(shares))
+            and relations[0] == self.neighbors
             and min(shares) > 0
             and sum(shares) <= 1 + 1e-9
         ):
@@ -168,12 +168,12 @@ class Guarantee(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that were stated, of the types that :mod:`json` writes."""
-        values = {of.name: getattr(self, of.name) for of in fields(self)}
-        values["sampled"] = tuple((share, whole._listed()) for share, whole in self.sampled)
+        named = [(of.name, getattr(self, of.name), of.default) for of in fields(self)]
+        sampled = [(share, whole._listed()) for share, whole in self.sampled]
         return {
-            of.name: values[of.name]
-            for of in fields(self)
-            if values[of.name] != of.default and not isinstance(values[of.name], Implied)
+            name: sampled if name == "sampled" else value
+            for name, value, default in named
+            if value != default and not isinstance(value, Implied)
         }
 
     @classmethod
@@ -202,8 +202,8 @@ class Guarantee(Shown):
         The curve has 128 points, at orders from 1.001 to 10001.
 
         Args:
-            curve: a function of orders, float64 ``(128,)``, that returns finite divergences, not
-                below the true ones and not decreasing.
+            curve: a function of orders, float64 ``(128,)``, that returns divergences, not below the
+                true ones.
 
         >>> noise = Guarantee(1.0, 2.0, "swap")  # Laplace
         >>> from dpjax.accounting import rdp_of_laplace
@@ -212,8 +212,7 @@ class Guarantee(Shown):
         [20.0, 19.74]
         """
         orders = 1 + np.geomspace(1e-3, 1e4, 128)
-        points = zip(orders.tolist(), np.asarray(curve(orders), np.float64).tolist(), strict=True)
-        return replace(self, renyi=tuple(points))
+        return replace(self, renyi=points_of(orders, np.asarray(curve(orders), np.float64)))
 
     def __add__(self, other: Cost) -> Composition:
         return 1 * self + other
@@ -348,7 +347,7 @@ class Composition(Shown):
         return [[guarantee.to_dict(), count] for guarantee, count in self.parts]
 
     @classmethod
-    def _of_lists(cls, given: Sequence[Any]) -> Composition:
+    def _of_lists(cls, given: Any) -> Composition:
         return cls(tuple((Guarantee.from_dict(part), count) for part, count in given))
 
     @property
@@ -392,15 +391,11 @@ class Composition(Shown):
         """The range of all mechanisms together.
 
         A single mechanism keeps its range. Of several, the interval of a later mechanism's losses
-        may depend on the previous answers, so it adds twice its epsilon, which is at most its
-        range. Only the first mechanism adds its range alone; it is taken to be the one for which
-        this saves least.
+        may depend on the previous answers, so it is twice the sum of the epsilons.
         """
-        later = 2 * self.exact_sum("epsilon")
-        first = min(self.parts, key=lambda part: 2 * part[0].epsilon - part[0].bounded_range)[0]
-        if later == inf or first.bounded_range >= 2 * first.epsilon:
-            return rounded_up(later)
-        return rounded_up(later - 2 * Fraction(first.epsilon) + Fraction(first.bounded_range))
+        if self.count == 1:
+            return self.parts[0][0].bounded_range
+        return rounded_up(2 * self.exact_sum("epsilon"))
 
     @property
     def gdp(self) -> float:
@@ -449,7 +444,7 @@ class Composition(Shown):
         )
         return promising(total)
 
-    def rules_at(self, delta: float, *, numerical: bool = True) -> dict[str, float]:
+    def rules_at(self, delta: float) -> dict[str, float]:
         """Return the epsilon at ``delta`` by every rule that applies to adaptive mechanisms.
 
         * ``"basic"``: the sum of the epsilons.
@@ -468,8 +463,6 @@ class Composition(Shown):
 
         Args:
             delta: in (0, 1).
-            numerical: whether to include ``"losses"``; if false, the result does not depend on
-                which packages are installed.
 
         Returns:
             A dictionary from the name of each rule to its epsilon.
@@ -482,8 +475,8 @@ class Composition(Shown):
         target = checks.concrete_delta(delta)
         # The mechanisms' own deltas leave 1 - (1 - delta) / prod(1 - delta_i).
         left = -expm1(log1p(-target) - self._log_kept())
-        found = self._rules(delta=left) if left >= 0 else {}
-        if left > 0 and numerical and self._losses_help(found):
+        found = self.by_formulas(delta=left) if left >= 0 else {}
+        if left > 0 and self._losses_help(found):
             found["losses"] = losses.epsilon_of(self._pairs, self.count, target)[0]
         return found
 
@@ -506,7 +499,7 @@ class Composition(Shown):
         0.0363
         """
         target = checks.concrete_delta(delta)
-        if not self._losses_known():
+        if not self.losses_known():
             return None
         return losses.epsilon_of(self._pairs, self.count, target)[1]
 
@@ -523,7 +516,7 @@ class Composition(Shown):
         At most 1.
         """
         target = checks.concrete_nonnegative("epsilon", epsilon)
-        rules = self._rules(epsilon=target)
+        rules = self.by_formulas(epsilon=target)
         own = min([1.0, *rules.values()])
         # The mechanisms' own deltas included: 1 - (1 - delta) prod(1 - delta_i)
         found = -expm1(self._log_kept() + log1p(-own)) if own < 1 else 1.0
@@ -535,7 +528,7 @@ class Composition(Shown):
         """Return the exact sum of a promise of all mechanisms."""
         return exact_total((getattr(part, name), count) for part, count in self.parts)
 
-    def _rules(self, **at: float) -> dict[str, float]:
+    def by_formulas(self, **at: float) -> dict[str, float]:
         """Return the epsilon at a delta, or the delta at an epsilon, by every rule but losses.
 
         The mechanisms' own deltas are left out.
@@ -556,9 +549,7 @@ class Composition(Shown):
         one, *others = {part.bounded_range for part, _ in self.parts}
         if 0 < one < inf and not others and self.count <= ranges.MOST_STEPS:
             ranged = ranges.bounded_range_epsilon, ranges.bounded_range_delta
-            found["bounded_range"] = ranged[reverse](
-                one, count=self.count, queries="adaptive", **at
-            )
+            found["bounded_range"] = ranged[reverse](one, count=self.count, **at)
         if all(part.zcdp < inf or part.renyi for part, _ in self.parts):
             curve = epsilon_of_rdp, delta_of_rdp
             found["rdp"] = float(curve[reverse](self.rdp, **at))
@@ -568,9 +559,12 @@ class Composition(Shown):
         """Return the logarithm of prod(1 - delta_i) over all mechanisms."""
         return fsum(count * log1p(-part.delta) for part, count in self.parts)
 
-    def _losses_known(self) -> bool:
-        few = len(self.parts) <= _MOST_KINDS
-        return few and all(has_losses(part) for part, _ in self.parts)
+    def losses_known(self) -> bool:
+        """Return whether all mechanisms, of few kinds, are dominated by pairs that are known."""
+        return len(self.parts) <= _MOST_KINDS and all(
+            part.sampled or part.gdp < _NOISY or min(part.laplace, part.epsilon) < _PURE
+            for part, _ in self.parts
+        )
 
     def _losses_help(self, rules: dict[str, float]) -> bool:
         """Return whether all privacy losses are known, and none of these rules is exact for them.
@@ -581,7 +575,7 @@ class Composition(Shown):
         if all(part.bounded_range >= 2 * part.epsilon for part, _ in self.parts):
             exact.add("optimal")
         more = any(part.sampled or part.laplace < inf for part, _ in self.parts)
-        return self._losses_known() and (more or not exact & rules.keys()) and losses.installed()
+        return self.losses_known() and (more or not exact & rules.keys()) and losses.installed()
 
     def _pairs(self, step: float) -> Pairs:
         """Return the pairs that dominate the mechanisms, on a lattice of this step."""
@@ -625,11 +619,6 @@ def _half_square(number: float) -> float:
     if not 0 < number < inf:
         return number
     return max(rounded_up(Fraction(number) ** 2 / 2), float_info.min)
-
-
-def has_losses(part: Guarantee) -> bool:
-    """Return whether a pair is known that dominates a mechanism with this guarantee."""
-    return bool(part.sampled) or part.gdp < _NOISY or min(part.laplace, part.epsilon) < _PURE
 
 
 def _pair(part: Guarantee, step: float) -> Pair:

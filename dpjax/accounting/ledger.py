@@ -21,20 +21,19 @@ from errno import ENOENT
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpjax import checks
-from dpjax.accounting.filters import Budget, Described, PrivacyFilter, Spent, column_of
+from dpjax.accounting.filters import Described, PrivacyFilter, Spent, column_of
 from dpjax.accounting.guarantee import Composition, Cost, Guarantee
 
 if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-_OLD = b'{"format": "dpjax ledger"'
-_CORRUPT, _NO_DATABASE = 11, 26  # codes of SQLite's errors
-_DAMAGED = 1, _CORRUPT, _NO_DATABASE
+_CORRUPT = 11
+_DAMAGED = 1, _CORRUPT, 26  # codes of SQLite's errors: the last is that of no database
 _UNREADABLE = (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
-class Ledger(Budget):
+class Ledger(PrivacyFilter):
     """A :class:`PrivacyFilter` in a file, which threads and processes on one machine can share.
 
     Keep the file as long as the data. It contains no data, only a record of the releases, which
@@ -59,7 +58,7 @@ class Ledger(Budget):
         FileNotFoundError: there is no such folder, or no file and ``epsilon`` is not given.
         OSError: the file cannot be opened, or another process kept it locked for a minute.
         ValueError: a total is out of range or differs from that in the file, or the file is not a
-            ledger, is one of dpjax 0.3, or is damaged. The file is left unchanged.
+            ledger, or is damaged. The file is left unchanged.
 
     Privacy:
         All releases that were charged are together (epsilon, delta)-DP, even if each was chosen
@@ -195,11 +194,6 @@ class Ledger(Budget):
                 return work(file)
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", _CORRUPT)  # none for a text
-            if code == _NO_DATABASE and self._is_old():
-                raise ValueError(
-                    f"{self.path} is a ledger of dpjax 0.3, which is not read any more: create a "
-                    "new one, and charge it what this one was charged (the changelog says how)."
-                ) from error
             if code in _DAMAGED:
                 raise self._damaged(error) from error
             raise OSError(f"{self.path} cannot be used ({error}): nothing may be drawn.") from error
@@ -239,11 +233,6 @@ class Ledger(Budget):
         except _UNREADABLE as error:
             raise self._damaged(error) from error
         return found
-
-    def _is_old(self) -> bool:
-        # Only of a file that is no database: to close one would free the locks of other threads
-        with open(self.path, "rb") as file:
-            return file.read(len(_OLD)) == _OLD
 
     def _damaged(self, error: Exception) -> ValueError:
         return ValueError(

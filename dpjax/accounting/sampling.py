@@ -46,7 +46,6 @@ from dpjax.accounting.guarantee import (
     Cost,
     Guarantee,
     Points,
-    has_losses,
     points_of,
 )
 
@@ -207,7 +206,7 @@ def _sampled(
     delta = 0.0 if exact else max(delta * _ROUNDED_UP, float_info.min)
     noise = Guarantee(neighbors=spent.neighbors, gdp=spent.gdp)
     whole = 1 * (noise if exact and spent.gdp < inf else spent)
-    known = all(has_losses(part) for part, _ in whole.parts)
+    known = whole.losses_known()
     if not (epsilon < inf and delta < 1):
         if not (exact and (curve or known)):
             raise ValueError(
@@ -220,7 +219,7 @@ def _sampled(
         spread if exact else inf,
         spent.neighbors,
         delta,
-        float(spent.zcdp) if exact and kept and spent.epsilon else inf,
+        float(spent.zcdp) if exact and kept else inf,
         curve,
         spent.gdp if exact and kept else inf,
         sampled=tuple((share, _group(whole, size)) for share, size in copies if known),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.filters import Budget, charge
+from dpjax.accounting.filters import PrivacyFilter, charge
 from dpjax.accounting.guarantee import Composition, Guarantee
 from dpjax.checks import Neighbors
 from dpjax.frames.options import Options
@@ -46,7 +46,7 @@ def release(
     max_groups: int = 1,
     draws: int = 1,
     mechanism: str | None = None,
-    budget: Budget | None = None,
+    budget: PrivacyFilter | None = None,
 ) -> FrameResult:
     """Release statistics of columns of a frame for every group, drawn exactly.
 
@@ -219,7 +219,7 @@ def _run(
     frame: Any,
     columns: Columns,
     options: Options,
-    budget: Budget | None = None,
+    budget: PrivacyFilter | None = None,
     generator: np.random.Generator | None = None,
 ) -> FrameResult:
     """Return a release, or with a generator a simulation."""

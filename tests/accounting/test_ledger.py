@@ -147,8 +147,7 @@ def test_what_is_no_whole_ledger_is_refused_and_left_as_it_is(path):
     with sqlite3.connect(other) as file:
         file.execute("create table trips (fare)")
     file.close()
-    old = b'{"format": "dpjax ledger", "version": 1, "epsilon": 1.0, "delta": 0.0}\n'
-    for wrong in (*spoiled, other.read_bytes(), old):
+    for wrong in (*spoiled, other.read_bytes(), b'{"format": "dpjax ledger"}\n'):
         path.write_bytes(wrong)
         for use in (
             lambda: Ledger(path),
@@ -156,8 +155,7 @@ def test_what_is_no_whole_ledger_is_refused_and_left_as_it_is(path):
             lambda: opened.charge(HALF),
             lambda: opened.remaining,
         ):
-            message = "a ledger of dpjax 0.3, " if wrong == old else "is not a dpjax ledger, or is"
-            with pytest.raises(ValueError, match=message):
+            with pytest.raises(ValueError, match="is not a dpjax ledger, or is"):
                 use()
         assert path.read_bytes() == wrong
     path.write_bytes(content)
