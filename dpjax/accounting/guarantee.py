@@ -519,10 +519,10 @@ class Composition(Shown):
         rules = self.by_formulas(epsilon=target)
         own = min([1.0, *rules.values()])
         # The mechanisms' own deltas included: 1 - (1 - delta) prod(1 - delta_i)
-        found = -expm1(self._log_kept() + log1p(-own)) if own < 1 else 1.0
+        found = -expm1(self._log_kept() + log1p(-own)) * (1 + 2.0**-50) if own < 1 else 1.0
         if self._losses_help(rules):
             found = min(found, losses.delta_of(self._pairs, self.count, target))
-        return found
+        return min(found, 1.0)
 
     def exact_sum(self, name: str) -> Fraction | float:
         """Return the exact sum of a promise of all mechanisms."""

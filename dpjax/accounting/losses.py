@@ -151,7 +151,7 @@ def delta_of(on: On, number: int, epsilon: float) -> float:
     def delta(losses: Losses) -> float:
         return losses.get_delta_for_epsilon(epsilon) + lost
 
-    return min(float(_refined(on, number, delta, lost)[0]), 1.0)
+    return float(_refined(on, number, delta, lost)[0])
 
 
 def _rounding(number: int) -> float:

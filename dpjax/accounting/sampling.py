@@ -101,9 +101,9 @@ def poisson_subsample(spent: Cost, *, probability: float) -> Guarantee:
     if p == 1:
         return (1 * spent).guarantee()
     pure = spent.epsilon
-    epsilon = _mixed(pure, p)
-    # Near p = 1 the sum 1 - p (1 - e^-epsilon) would cancel
-    least = -log1p(p * expm1(-pure)) if p < 0.5 else -log(1 - p + p * exp(-pure))
+    epsilon, lost = _mixed(pure, p), p * expm1(-pure)
+    # Close to -1, one more than it would cancel
+    least = -log1p(lost) if lost > -0.5 else -log(1 - p + p * exp(-pure))
     spread = (epsilon + max(least * _ROUNDED_UP, float_info.min)) * _ROUNDED_UP if pure else 0.0
     curve = () if spent.delta else _poisson_curve(spent, p)
     return _sampled(spent, [(p, 1)], epsilon, spread, p * spent.delta, curve)

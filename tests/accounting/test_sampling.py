@@ -54,7 +54,7 @@ def test_the_ends_of_floats():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "probability"), [(37.02, 1 - 2.0**-53), (2.0, 0.75), (0.1, 1e-3)]
+    ("epsilon", "probability"), [(37.02, 1 - 2.0**-53), (2.0, 0.75), (0.1, 1e-3), (1e-9, 0.75)]
 )
 def test_the_range_is_attained_by_randomized_response(epsilon, probability):
     """The individual is answered by the coin if taken, and by its opposite if not."""
