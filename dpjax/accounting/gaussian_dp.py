@@ -105,7 +105,7 @@ def gdp_of(epsilon: float, *, delta: float) -> float:
         return low
     while curve(high, budget) <= delta:
         high *= 2
-    return root(lambda mu: _log(curve(mu, budget)) + nats, low, high)
+    return root(lambda mu: float(curve(mu, budget)) - float(delta), low, high)
 
 
 @np.errstate(over="ignore", under="ignore")
@@ -123,7 +123,3 @@ def curve(mu: float, epsilon: Any) -> Any:
 def _nats(delta: float) -> float:
     """Return log(1/delta), rounded up."""
     return -log(checks.concrete_delta(delta)) * (1 + _FEW_ULPS) + _FEW_ULPS
-
-
-def _log(delta: Any) -> float:
-    return log(max(float(delta), float_info.min))

@@ -108,9 +108,11 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     orders = orders_of(guarantees)
     return promising(
         Guarantee(
-            max(
-                part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon
-                for part in guarantees
+            float(
+                max(
+                    part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon
+                    for part in guarantees
+                )
             ),
             max(part.bounded_range for part in guarantees),
             whole.neighbors,

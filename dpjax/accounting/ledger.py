@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _CORRUPT = 11
 _DAMAGED = 1, _CORRUPT, 26  # codes of SQLite's errors: the last is that of no database
+_TABLES = (  # as SQLite keeps them
+    "CREATE TABLE totals (epsilon, delta, neighbors, mechanism_delta)",
+    "CREATE TABLE charges (time, part, persons, what, guarantee, remaining)",
+)
 _UNREADABLE = (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -201,8 +205,8 @@ class Ledger(PrivacyFilter):
     def _create(self, file: sqlite3.Connection) -> None:
         """Make the tables of an empty file."""
         if not file.execute("select 1 from sqlite_master").fetchone():
-            file.execute("create table totals (epsilon, delta, neighbors, mechanism_delta)")
-            file.execute("create table charges (time, part, persons, what, guarantee, remaining)")
+            for table in _TABLES:
+                file.execute(table)
             file.execute("insert into totals values (?, ?, ?, ?)", [*self.totals.values()])
 
     def _spent_in(self, file: sqlite3.Connection) -> Spent:
@@ -219,8 +223,9 @@ class Ledger(PrivacyFilter):
     def _read(self, file: sqlite3.Connection) -> PrivacyFilter:
         """Return a filter of all charges; raise ``ValueError`` unless all of them can be read."""
         try:
-            if len(file.execute("select name from sqlite_master").fetchall()) != 2:
-                raise ValueError("it has more than two tables")  # a trigger could undo charges
+            tables = file.execute("select sql from sqlite_master").fetchall()
+            if tables != [(table,) for table in _TABLES]:  # a trigger or a key could undo charges
+                raise ValueError("its tables are others")
             found = PrivacyFilter(*file.execute("select * from totals").fetchone())
             for part, column, text, count in file.execute(
                 "select part, persons, guarantee, count(*) from charges "

@@ -145,6 +145,8 @@ def test_parallel():
     found = parallel(first, second, membership="by_value")
     assert found == Guarantee(0.5, 0.9, "add_remove", zcdp=0.5**2 / 8)
     assert parallel(PURE, RANGE, membership="by_position") == Guarantee(0.3, inf, "swap")
+    ranged = Guarantee(bounded_range=0.5, neighbors="add_remove")  # an epsilon that follows
+    assert parallel(ranged, second, membership="by_value").epsilon == 0.5
     loose, noise = Guarantee(1.0, inf, "swap", delta=1e-6), Guarantee(neighbors="swap", zcdp=0.1)
     # Its zCDP leaves out the delta
     assert parallel(loose, RANGE, membership="by_position") == loose

@@ -129,6 +129,9 @@ DAMAGES = [
     "update charges set part = 0",
     "update charges set persons = 3",
     "create trigger undo after insert on charges begin delete from charges; end",
+    # Equal charges would be one
+    "drop table charges; create table charges (time, part, persons, what, guarantee primary key "
+    "on conflict replace, remaining) without rowid",
 ]
 
 
@@ -139,7 +142,7 @@ def test_what_is_no_whole_ledger_is_refused_and_left_as_it_is(path):
     spoiled = [b"name,age\nAnn,31\n", content[:100], content[:5000], b"x" + content[1:]]
     for damage in DAMAGES:
         with sqlite3.connect(path) as file:
-            file.execute(damage)
+            file.executescript(damage)
         file.close()
         spoiled.append(path.read_bytes())
         path.write_bytes(content)
