@@ -54,7 +54,6 @@ Described = Mapping[str, Any] | None
 # Held while a cost is compared with a budget and added. Interrupts cannot leave it held, since
 # ``with`` acquires and releases it in one instruction each.
 _LOCK = threading.Lock()
-_TOTALS = ("epsilon", "delta", "neighbors", "mechanism_delta")
 
 
 class Costs(NamedTuple):
@@ -261,7 +260,8 @@ class PrivacyFilter(Totals):
     @property
     def totals(self) -> dict[str, Any]:
         """The public totals by name: epsilon, delta, neighbors, mechanism_delta."""
-        return {name: getattr(self, name) for name in _TOTALS}
+        names = "epsilon", "delta", "neighbors", "mechanism_delta"
+        return {name: getattr(self, name) for name in names}
 
     @property
     def budget(self) -> float:
@@ -427,11 +427,6 @@ class PrivacyOdometer(Totals):
             self._spent.add("", self._costs(guarantee), guarantee.unit, "")
 
     @property
-    def rho(self) -> float:
-        """The sum of zCDP so far."""
-        return self._spent.used("").rho
-
-    @property
     def epsilon(self) -> float:
         """The bound on the privacy loss so far; 0 before the first charge."""
         epsilon, rho, delta = self._spent.used("")
@@ -461,7 +456,7 @@ def charge(budget: PrivacyFilter | None, guarantee: Cost, what: Mapping[str, Any
 
 def column_of(guarantee: Cost, what: Described) -> str:
     """Return the column that identifies the persons of a guarantee, as JSON; "" if none does."""
-    column = what.get("unit") if isinstance(what, Mapping) else None
+    column = (what or {}).get("unit")
     if guarantee.unit != "person" or column is None:
         return ""
     return json.dumps(column, default=str)

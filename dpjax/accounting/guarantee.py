@@ -36,7 +36,6 @@ from dpjax.checks.numbers import ABOVE_ONE
 from dpjax.display import Shown
 
 Points = tuple[tuple[float, float], ...]  # pairs of an order and a Renyi divergence
-UNITS = ("", "row", "person")
 _PROMISES = ("epsilon", "bounded_range", "zcdp", "gdp", "laplace")
 # The most guarantees that are composed by their losses, each of which takes Fourier transforms
 _MOST_KINDS = 32
@@ -82,7 +81,7 @@ class Guarantee(Shown):
             the record in which neighbors differ is in it once, twice and so on, and of what the
             mechanisms on it then cost together, as :func:`poisson_subsample` (one pair, under
             add/remove) and :func:`fixed_size_subsample` (under swap) state them. Their privacy
-            losses are used in compositions.
+            losses, which hold except with ``delta``, too, are used in compositions.
         unit: what neighbors differ in: a ``"row"``, a ``"person"`` with all their rows, or ``""``
             if not stated.
 
@@ -145,7 +144,7 @@ class Guarantee(Shown):
                 f"{self.sampled} under {self.neighbors}."
             )
         checks.one_of("neighbors", self.neighbors, checks.RELATIONS)
-        checks.one_of("unit", self.unit, UNITS)
+        checks.one_of("unit", self.unit, ("", "row", "person"))
         if self.bounded_range < self.epsilon:
             attributes["epsilon"] = Implied(self.bounded_range)
         if (implied := self._implied_zcdp()) < self.zcdp:
@@ -163,8 +162,10 @@ class Guarantee(Shown):
 
     def _facts(self) -> dict[str, Any]:
         """Return the promises that were stated; of a curve, the number of points."""
-        facts = {name: repr(value) for name, value in self.to_dict().items()}
-        return facts | ({"renyi": f"{len(self.renyi)} points"} if self.renyi else {})
+        return {
+            name: f"{len(self.renyi)} points" if name == "renyi" else repr(value)
+            for name, value in self.to_dict().items()
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that were stated, of the types that :mod:`json` writes."""
@@ -498,10 +499,8 @@ class Composition(Shown):
         >>> round(float(twenty.losses(1e-6).get_delta_for_epsilon(5.0)), 4)
         0.0363
         """
-        target = checks.concrete_delta(delta)
-        if not self.losses_known():
-            return None
-        return losses.epsilon_of(self._pairs, self.count, target)[1]
+        known, target = self.losses_known(), checks.concrete_delta(delta)
+        return losses.epsilon_of(self._pairs, self.count, target)[1] if known else None
 
     def epsilon_at(self, delta: float) -> float:
         """Return the smallest epsilon of all rules at ``delta``, in (0, 1).
@@ -629,13 +628,16 @@ def _pair(part: Guarantee, step: float) -> Pair:
         copies = [
             (share, losses.together(whole._pairs(inner), inner)) for share, whole in part.sampled
         ]
-        poisson = part.neighbors == "add_remove"
-        return losses.poisson(*copies[0]) if poisson else losses.fixed_size(copies)
-    above: Callable[..., Any] = np.ones_like
-    if part.gdp < _NOISY:
-        above = partial(gaussian_dp.curve, max(part.gdp, 1e-12))
-    elif part.laplace < _PURE:
-        above = losses.laplace(part.laplace)
-    elif part.epsilon < _PURE:
-        above = losses.bounded(part.epsilon, min(part.bounded_range, 2 * part.epsilon))
-    return losses.symmetric(above, part.delta)
+        pair = losses.fixed_size(copies)
+        if part.neighbors == "add_remove":
+            pair = losses.poisson(*copies[0])
+    else:
+        above: Callable[..., Any] = np.ones_like
+        if part.gdp < _NOISY:
+            above = partial(gaussian_dp.curve, max(part.gdp, 1e-12))
+        elif part.laplace < _PURE:
+            above = losses.laplace(part.laplace)
+        elif part.epsilon < _PURE:
+            above = losses.bounded(part.epsilon, min(part.bounded_range, 2 * part.epsilon))
+        pair = losses.symmetric(above)
+    return losses.failing(pair, part.delta)

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-_CORRUPT = 11
-_DAMAGED = 1, _CORRUPT, 26  # codes of SQLite's errors: the last is that of no database
+_DAMAGED = 1, 11, 26  # codes of SQLite's errors: the last is that of no database
 _TABLES = (  # as SQLite keeps them
     "CREATE TABLE totals (epsilon, delta, neighbors, mechanism_delta)",
     "CREATE TABLE charges (time, part, persons, what, guarantee, remaining)",
@@ -197,7 +196,7 @@ class Ledger(PrivacyFilter):
                 file.execute(f"begin {lock}")
                 return work(file)
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", _CORRUPT)  # none for a text
+            code = getattr(error, "sqlite_errorcode", 11)  # none for a text
             if code in _DAMAGED:
                 raise self._damaged(error) from error
             raise OSError(f"{self.path} cannot be used ({error}): nothing may be drawn.") from error

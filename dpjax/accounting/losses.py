@@ -54,18 +54,23 @@ def installed() -> bool:
     return True
 
 
-def symmetric(above: Curve, delta: float = 0.0) -> Pair:
-    """Return a pair that may be exchanged, from its curve at an epsilon of at least 0.
-
-    Nothing is known of it with the probability ``delta``.
-    """
+def symmetric(above: Curve) -> Pair:
+    """Return a pair that may be exchanged, from its curve at an epsilon of at least 0."""
 
     def curve(epsilon: Array) -> Array:
         found, below = above(np.abs(epsilon)), np.minimum(epsilon, 0.0)
-        either = np.where(epsilon < 0, -np.expm1(below) + np.exp(below) * found, found)
-        return delta + (1 - delta) * either
+        return np.where(epsilon < 0, -np.expm1(below) + np.exp(below) * found, found)
 
     return (curve,)
+
+
+def failing(pair: Pair, delta: float) -> Pair:
+    """Return a pair of which nothing is known with the probability ``delta``."""
+
+    def worse(curve: Curve) -> Curve:
+        return lambda epsilon: delta + (1 - delta) * curve(epsilon)
+
+    return tuple(map(worse, pair))
 
 
 def laplace(size: float) -> Curve:

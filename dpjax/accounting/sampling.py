@@ -32,6 +32,7 @@ neighbors with the same weights, so that its zCDP, Gaussian DP and Renyi diverge
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, expm1, inf, log, log1p
 from sys import float_info
 from typing import Literal
@@ -160,8 +161,7 @@ def fixed_size_subsample(
         epsilon, copies = m * _mixed(pure, 1 / n), _copies(m, n)
         if pure:
             growth = expm1(epsilon) / expm1(pure) if epsilon < 700 else inf
-    delta = spent.delta and spent.delta * growth
-    return _sampled(spent, copies, epsilon, 2 * epsilon, delta, kept=without)
+    return _sampled(spent, copies, epsilon, 2 * epsilon, spent.delta * growth, kept=without)
 
 
 def _copies(m: int, n: int) -> list[tuple[float, int]]:
@@ -207,7 +207,7 @@ def _sampled(
     noise = Guarantee(neighbors=spent.neighbors, gdp=spent.gdp)
     whole = 1 * (noise if exact and spent.gdp < inf else spent)
     known = whole.losses_known()
-    if not (epsilon < inf and delta < 1):
+    if epsilon == inf or delta >= 1:
         if not (exact and (curve or known)):
             raise ValueError(
                 "neither an epsilon nor a privacy loss or Renyi divergence that holds without a "
@@ -228,11 +228,11 @@ def _sampled(
 
 
 def _group(whole: Composition, size: int) -> Composition:
-    """Return what mechanisms cost groups of a size, perhaps nothing that is promised."""
+    """Return what mechanisms cost groups of a size, except with the deltas of the groups."""
     try:
         group = ((for_groups(part, size=size), count) for part, count in whole.parts)
-        return Composition(tuple(group))
-    except ValueError:
+        return Composition(tuple((replace(part, delta=0.0), count) for part, count in group))
+    except ValueError:  # nothing is promised
         return 1 * Guarantee(neighbors=whole.neighbors)
 
 

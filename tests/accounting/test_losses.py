@@ -1,6 +1,7 @@
 """Privacy losses against exact deltas, pairs that attain them, enumeration and dp-accounting."""
 
 import sys
+from dataclasses import replace
 from math import exp, inf
 
 import numpy as np
@@ -160,6 +161,17 @@ def test_a_sample_never_costs_more_than_all_data():
         rules = (100 * poisson_subsample(noise, probability=0.1)).rules_at(1e-5)
         assert rules["losses"] < rules["gaussian"] <= (100 * noise).epsilon_at(1e-5)
     assert rules["losses"] == pytest.approx(4918, rel=1e-3)  # as dp-accounting's own
+
+
+def test_losses_of_samples_hold_except_with_their_delta():
+    """A step that fails with a probability of 1e-4: what is left of delta is a thousandth."""
+    fails = replace(step(1.0, 0.01), delta=1e-4)
+    least = (10 * step(1.0, 0.01)).epsilon_at(1e-3)
+    assert (10 * fails).epsilon_at(2e-3) >= 0.999 * least > 1.3 * (10 * fails).epsilon_at(1e-2)
+    # On the sample, the delta is that of the whole, and is paid once
+    loose = poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-10), probability=0.01)
+    assert [whole.delta for _, whole in loose.sampled] == [0]
+    assert (1000 * loose).epsilon_at(1e-5) == pytest.approx(1.278, abs=1e-3)
 
 
 def test_where_no_losses_are_known(monkeypatch):
