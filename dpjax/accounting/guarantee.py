@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import pairwise
@@ -286,6 +286,8 @@ class Composition(Shown):
     Attributes:
         parts: pairs of a guarantee and the number of mechanisms that have it, all under one
             neighbor relation and for one unit.
+        neighbors: the neighbor relation of all mechanisms.
+        unit: that of the guarantees that state one, or ``""``.
 
     >>> each = Guarantee(0.1, 0.1, "add_remove")
     >>> spent = 100 * each + Guarantee(0.5, 1.0, "add_remove")
@@ -296,6 +298,8 @@ class Composition(Shown):
     """
 
     parts: Parts
+    neighbors: str = field(init=False)
+    unit: str = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -306,9 +310,11 @@ class Composition(Shown):
             together[guarantee] = together.get(guarantee, 0) + checks.static_integer(
                 "a number of mechanisms", count, 1
             )
-        object.__setattr__(self, "parts", tuple(together.items()))
-        one_of_all("neighbors", (part.neighbors for part in together))
-        one_of_all("unit", (part.unit for part in together))
+        vars(self).update(
+            parts=tuple(together.items()),
+            neighbors=one_of_all("neighbors", (part.neighbors for part in together)),
+            unit=one_of_all("unit", (part.unit for part in together)),
+        )
 
     def __add__(self, other: Cost) -> Composition:
         if not isinstance(other, Cost):
@@ -317,7 +323,7 @@ class Composition(Shown):
 
     def __radd__(self, other: int) -> Composition:
         # The start of sum()
-        return self if isinstance(other, int) and other == 0 else NotImplemented
+        return self if other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Composition:
         number = checks.static_integer("a number of mechanisms", count, 1)
@@ -355,16 +361,6 @@ class Composition(Shown):
     def count(self) -> int:
         """The number of mechanisms."""
         return sum(count for _, count in self.parts)
-
-    @property
-    def neighbors(self) -> str:
-        """The neighbor relation of all mechanisms."""
-        return self.parts[0][0].neighbors
-
-    @property
-    def unit(self) -> str:
-        """The unit of the guarantees that state one, or ``""``."""
-        return one_of_all("unit", (part.unit for part, _ in self.parts))
 
     @cached_property
     def epsilon(self) -> float:
@@ -433,17 +429,18 @@ class Composition(Shown):
         if self.count == 1:
             return self.parts[0][0]
         orders = orders_of(part for part, _ in self.parts if self.zcdp == inf)
-        total = Guarantee(
-            self.epsilon,
-            self.bounded_range,
-            self.neighbors,
-            self.delta,
-            self.zcdp,
-            points_of(orders, self.rdp(orders)),
-            self.gdp,
-            unit=self.unit,
+        return promising(
+            Guarantee(
+                self.epsilon,
+                self.bounded_range,
+                self.neighbors,
+                self.delta,
+                self.zcdp,
+                points_of(orders, self.rdp(orders)),
+                self.gdp,
+                unit=self.unit,
+            )
         )
-        return promising(total)
 
     def rules_at(self, delta: float) -> dict[str, float]:
         """Return the epsilon at ``delta`` by every rule that applies to adaptive mechanisms.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-_DAMAGED = 1, 11, 26  # codes of SQLite's errors: the last is that of no database
 _TABLES = (  # as SQLite keeps them
     "CREATE TABLE totals (epsilon, delta, neighbors, mechanism_delta)",
     "CREATE TABLE charges (time, part, persons, what, guarantee, remaining)",
@@ -101,7 +100,8 @@ class Ledger(PrivacyFilter):
             failure = checks.concrete_fraction("delta", delta)
             reserved = failure / 2 if mechanism_delta is None else mechanism_delta
             super().__init__(epsilon, failure, neighbors, reserved)
-            self._transaction(self._create, "exclusive")
+            if not os.path.exists(self.path):
+                self._create()
             self._now()
         elif (delta, neighbors, mechanism_delta) == (0.0, "add_remove", None):
             super().__init__(**self._transaction(self._read).totals)
@@ -184,9 +184,10 @@ class Ledger(PrivacyFilter):
         import sqlite3  # which some builds of Python lack
 
         creates = lock == "exclusive"
-        if not os.path.isfile(self.path) and (os.path.exists(self.path) or not creates):
-            missing = "there is no ledger at this path; give epsilon to create one"
-            raise FileNotFoundError(ENOENT, missing, self.path)
+        if not (creates or os.path.isfile(self.path)):
+            raise FileNotFoundError(
+                ENOENT, "there is no ledger at this path; give epsilon to create one", self.path
+            )
         place = f"{pathlib.Path(self.path).as_uri()}?mode={'rwc' if creates else 'rw'}"
         try:
             opened = sqlite3.connect(place, timeout=60, isolation_level=None, uri=True)
@@ -197,16 +198,23 @@ class Ledger(PrivacyFilter):
                 return work(file)
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 11)  # none for a text
-            if code in _DAMAGED:
+            if code in (1, 11, 26):  # the last one is that of no database
                 raise self._damaged(error) from error
             raise OSError(f"{self.path} cannot be used ({error}): nothing may be drawn.") from error
 
-    def _create(self, file: sqlite3.Connection) -> None:
-        """Make the tables of an empty file."""
-        if not file.execute("select 1 from sqlite_master").fetchone():
+    def _create(self) -> None:
+        """Make a file, unless another process just did; it has its tables once it has its name."""
+        place = f"{self.path}.{os.urandom(8).hex()}"
+
+        def make(file: sqlite3.Connection) -> None:
             for table in _TABLES:
                 file.execute(table)
             file.execute("insert into totals values (?, ?, ?, ?)", [*self.totals.values()])
+
+        self._with("path", place)._transaction(make, "exclusive")
+        with contextlib.suppress(FileExistsError):
+            os.link(place, self.path)
+        os.unlink(place)
 
     def _spent_in(self, file: sqlite3.Connection) -> Spent:
         """Return the sums of all charges to the totals of this ledger."""

@@ -150,7 +150,7 @@ def test_what_is_no_whole_ledger_is_refused_and_left_as_it_is(path):
     with sqlite3.connect(other) as file:
         file.execute("create table trips (fare)")
     file.close()
-    for wrong in (*spoiled, other.read_bytes(), b'{"format": "dpjax ledger"}\n'):
+    for wrong in (*spoiled, other.read_bytes(), b'{"format": "dpjax ledger"}\n', b""):
         path.write_bytes(wrong)
         for use in (
             lambda: Ledger(path),
@@ -163,6 +163,13 @@ def test_what_is_no_whole_ledger_is_refused_and_left_as_it_is(path):
         assert path.read_bytes() == wrong
     path.write_bytes(content)
     assert opened.remaining == 0.5  # nothing else was wrong
+
+
+def test_of_two_processes_that_make_a_ledger_the_first_one_does(path, monkeypatch):
+    Ledger(path, epsilon=1.0).charge(HALF)
+    monkeypatch.setattr(os.path, "exists", lambda _: False)  # as the other one saw it before
+    assert Ledger(path, epsilon=1.0).remaining == 0.5
+    assert os.listdir(path.parent) == [path.name]
 
 
 def test_paths(path, monkeypatch):
