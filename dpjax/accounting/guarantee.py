@@ -637,4 +637,4 @@ def _pair(part: Guarantee, step: float) -> Pair:
         elif part.epsilon < _PURE:
             above = losses.bounded(part.epsilon, min(part.bounded_range, 2 * part.epsilon))
         pair = losses.symmetric(above)
-    return losses.failing(pair, part.delta)
+    return losses.failing(pair, part.delta) if part.delta else pair

@@ -106,8 +106,14 @@ def poisson_subsample(spent: Cost, *, probability: float) -> Guarantee:
     # Close to -1, one more than it would cancel
     least = -log1p(lost) if lost > -0.5 else -log(1 - p + p * exp(-pure))
     spread = (epsilon + max(least * _ROUNDED_UP, float_info.min)) * _ROUNDED_UP if pure else 0.0
-    curve = () if spent.delta else _poisson_curve(spent, p)
-    return _sampled(spent, [(p, 1)], epsilon, spread, p * spent.delta, curve)
+    return _sampled(
+        spent,
+        [(p, 1)],
+        epsilon,
+        spread,
+        p * spent.delta,
+        () if spent.delta else _poisson_curve(spent, p),
+    )
 
 
 def fixed_size_subsample(
