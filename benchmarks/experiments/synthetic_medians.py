@@ -157,15 +157,17 @@ def tuned_laplace_log_normal(local: dpjax.LocalSensitivity, epsilon: float) -> A
     """Laplace-log-normal noise with the beta, and its sigma, of the smallest variance on each
     dataset: NOT private.
     """
-    zcdp = dpjax.accounting.zcdp_of(epsilon, delta=DELTA, conversion="classical")
-    betas = jnp.sqrt(2 * zcdp) * jnp.geomspace(1e-3, 2.0, 128)[:, None]
-    sigma = variance_optimal_sigma(betas, jnp.sqrt(2 * zcdp))
+    nats = log(1 / DELTA)  # epsilon = rho + 2 sqrt(rho nats), the classical conversion
+    zcdp = ((nats + epsilon) ** 0.5 - nats**0.5) ** 2
+    c = jnp.sqrt(2 * zcdp)
+    betas = c * jnp.geomspace(1e-3, 2.0, 128)[:, None]
+    sigma = variance_optimal_sigma(betas, c)
     scales = dpjax.smooth_laplace_log_normal(
         local.smooth(betas), zcdp, sigma=sigma
     ).scale * jnp.exp(jnp.square(sigma))
     beta = best(betas, scales)
     return dpjax.smooth_laplace_log_normal(
-        local.smooth(beta), zcdp, sigma=variance_optimal_sigma(beta, jnp.sqrt(2 * zcdp))
+        local.smooth(beta), zcdp, sigma=variance_optimal_sigma(beta, c)
     )
 
 

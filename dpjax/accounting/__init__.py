@@ -50,43 +50,32 @@ them on a logarithmic scale, :class:`dpjax.Log`, as in notebook 06.
 
 from __future__ import annotations
 
-from dpjax.accounting.composition import Composition
 from dpjax.accounting.conversions import (
-    bounded_range_of_zcdp,
     delta_of_rdp,
-    delta_of_zcdp,
     epsilon_before_sampling,
     epsilon_of_rdp,
-    epsilon_of_zcdp,
-    pure_of_zcdp,
     rdp_of_bounded_range,
     rdp_of_laplace,
     rdp_of_pure,
     sampling_efficiency,
-    subsampled_epsilon,
     zcdp_of,
-    zcdp_of_bounded_range,
-    zcdp_of_pure,
 )
 from dpjax.accounting.failures import (
     absorb_failure,
-    attempts_for,
     condition_on_success,
     retry_until_success,
 )
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
 from dpjax.accounting.gaussian_dp import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.guarantee import Composition, Guarantee
 from dpjax.accounting.ledger import Ledger
 from dpjax.accounting.planning import (
-    epsilon_for_error,
     epsilon_per_query,
     least_noise,
     steps_within,
 )
 from dpjax.accounting.ranges import (
-    advanced_epsilon,
     bounded_range_delta,
     bounded_range_epsilon,
     optimal_pure_delta,
@@ -103,20 +92,14 @@ __all__ = [
     "PrivacyFilter",
     "PrivacyOdometer",
     "absorb_failure",
-    "advanced_epsilon",
-    "attempts_for",
     "bounded_range_delta",
     "bounded_range_epsilon",
-    "bounded_range_of_zcdp",
     "condition_on_success",
     "delta_of_gdp",
     "delta_of_rdp",
-    "delta_of_zcdp",
     "epsilon_before_sampling",
-    "epsilon_for_error",
     "epsilon_of_gdp",
     "epsilon_of_rdp",
-    "epsilon_of_zcdp",
     "epsilon_per_query",
     "fixed_size_subsample",
     "for_groups",
@@ -126,18 +109,14 @@ __all__ = [
     "optimal_pure_epsilon",
     "parallel",
     "poisson_subsample",
-    "pure_of_zcdp",
     "rdp_of_bounded_range",
     "rdp_of_laplace",
     "rdp_of_pure",
     "retry_until_success",
     "sampling_efficiency",
     "steps_within",
-    "subsampled_epsilon",
     "trade_off_bound",
     "zcdp_of",
-    "zcdp_of_bounded_range",
-    "zcdp_of_pure",
 ]
 
 

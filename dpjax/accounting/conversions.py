@@ -1,11 +1,9 @@
 """Conversions between notions of privacy, for numbers and arrays on the host, in float64.
 
     rdp_of_*       Renyi DP of an order, of pure DP, bounded range or Laplace noise
-    zcdp_of_*      zero-concentrated DP of the same, or the rho that implies an (epsilon, delta)
-    epsilon_of_*   the epsilon at a delta, of zCDP or of a curve of Renyi divergences
-    delta_of_*     the delta at an epsilon
-    pure_of_zcdp, bounded_range_of_zcdp   the largest epsilon that costs at most a rho
-    subsampled_epsilon, ...               pure DP on Poisson samples, and its inverse
+    epsilon_of_rdp, delta_of_rdp   the epsilon at a delta of a curve, such as rho * order of zCDP
+    zcdp_of        the rho of zero-concentrated DP that implies an (epsilon, delta)
+    epsilon_before_sampling, sampling_efficiency   pure DP on Poisson samples
 
 Arguments are concrete numbers, or arrays ``(...)`` that broadcast against each other; every result
 has the broadcast shape. Unless stated otherwise, ``epsilon`` (or the range) and ``zcdp`` (rho) are
@@ -24,7 +22,7 @@ divergences are those of three families of worst-case pairs, without cancellatio
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -117,93 +115,6 @@ def rdp_of_laplace(epsilon: Any, *, order: Any) -> Any:
     return np.where(near, np.log1p(excess / twice) / above, epsilon + beyond / above)[()]
 
 
-def zcdp_of_pure(epsilon: Any) -> Any:
-    """Return the smallest rho such that epsilon-DP implies rho-zCDP: epsilon * tanh(epsilon/2).
-
-    It is below epsilon^2/2.
-
-    References:
-        Steinke, "Tight RDP & zCDP Bounds from Pure DP" (2024).
-
-    >>> round(float(zcdp_of_pure(1.0)), 5)
-    0.46212
-    """
-    budget = public(POSITIVE, "epsilon", epsilon)
-    return budget * np.tanh(budget / 2)
-
-
-def pure_of_zcdp(zcdp: Any) -> Any:
-    """Return the largest epsilon such that epsilon-DP implies zcdp-zCDP.
-
-    This is the inverse of :func:`zcdp_of_pure`.
-
-    >>> round(float(pure_of_zcdp(zcdp_of_pure(3.0))), 5)
-    3.0
-    """
-    rho = public(POSITIVE, "zcdp", zcdp)
-    epsilon = np.maximum(np.sqrt(2 * rho), rho)
-    for _ in range(8):  # Newton steps, from below
-        t = np.tanh(epsilon / 2)
-        epsilon = epsilon - (epsilon * t - rho) / (t + epsilon / 2 * (1 - t * t))
-    return epsilon
-
-
-def zcdp_of_bounded_range(epsilon: Any) -> Any:
-    """Return the rho of zCDP that bounded range epsilon implies: epsilon^2/8.
-
-    It is a quarter of what epsilon-DP gives.
-
-    References:
-        Cesar and Rogers (2021), Lemma 3.4; the constant is the limit of
-            :func:`rdp_of_bounded_range` for small epsilon.
-
-    >>> float(zcdp_of_bounded_range(2.0))
-    0.5
-    """
-    return np.square(public(POSITIVE, "epsilon", epsilon)) / 8
-
-
-def bounded_range_of_zcdp(zcdp: Any) -> Any:
-    """Return the largest range that implies zcdp-zCDP, sqrt(8 zcdp).
-
-    This is the inverse of :func:`zcdp_of_bounded_range`.
-
-    >>> float(bounded_range_of_zcdp(0.5))
-    2.0
-    """
-    return np.sqrt(8 * public(POSITIVE, "zcdp", zcdp))
-
-
-def epsilon_of_zcdp(zcdp: Any, *, delta: Any) -> Any:
-    """Return the epsilon such that zcdp-zCDP implies (epsilon, delta)-DP, at the best order.
-
-    epsilon = inf over a > 1 of  a rho + (log(1/delta) + (a-1) log(1 - 1/a) - log a) / (a-1), which
-    is smaller than the classical rho + 2 sqrt(rho log(1/delta)). A particular mechanism may have a
-    smaller epsilon than its rho implies. Each of k queries may cost
-    ``zcdp_of(epsilon, delta=delta) / k``.
-
-    References:
-        Canonne, Kamath and Steinke (2020), Corollary 13; Bun and Steinke (2016), Proposition 1.3,
-        for the classical form.
-
-    >>> round(float(epsilon_of_zcdp(0.5, delta=1e-6)), 4)
-    5.2215
-    """
-    return epsilon_of_rdp(_line(zcdp), delta=delta)
-
-
-def delta_of_zcdp(zcdp: Any, *, epsilon: Any) -> Any:
-    """Return the delta such that zcdp-zCDP implies (epsilon, delta)-DP.
-
-    It is at most 1, for an epsilon of at least 0. The inverse of :func:`epsilon_of_zcdp`, with the
-    same references.
-
-    >>> round(float(delta_of_zcdp(0.125, epsilon=1.0)), 6)
-    0.017985
-    """
-    return delta_of_rdp(_line(zcdp), epsilon=epsilon)
-
-
 def epsilon_of_rdp(curve: Curve, *, delta: Any) -> Any:
     """Return the epsilon, at least 0, of a curve of Renyi divergences at a delta.
 
@@ -211,16 +122,19 @@ def epsilon_of_rdp(curve: Curve, *, delta: Any) -> Any:
 
     Args:
         curve: a function of orders, float64 ``(..., points)``, that returns r ``(..., points)``
-            such that (order, r)-Renyi DP holds. The curve of a composition is the sum of its
-            curves.
+            such that (order, r)-Renyi DP holds: for rho of zCDP, rho times the order. The curve of
+            a composition is the sum of its curves.
         delta: in (0, 1), ``(...)``.
 
     References:
-        Canonne, Kamath and Steinke (2020), Proposition 12; Mironov (2017), for Renyi DP.
+        Canonne, Kamath and Steinke (2020), Proposition 12 and, for zCDP, Corollary 13; Mironov
+        (2017), for Renyi DP.
 
     >>> curve = lambda order: 10 * rdp_of_bounded_range(0.5, order=order)
     >>> round(float(epsilon_of_rdp(curve, delta=1e-6)), 3)
     3.632
+    >>> round(float(epsilon_of_rdp(lambda order: 0.5 * order, delta=1e-6)), 4)  # 0.5-zCDP
+    5.2215
     """
     nats = -np.log(public(PROBABILITY, "delta", delta))[..., None]
     least = _at_best_order(lambda order, above: _epsilon_at(curve(order), order, above, nats))
@@ -254,17 +168,16 @@ def delta_of_rdp(curve: Curve, *, epsilon: Any) -> Any:
     return np.maximum(least, np.finfo(np.float64).tiny)
 
 
-def zcdp_of(
-    epsilon: Any, *, delta: Any, conversion: Literal["tight", "classical"] = "tight"
-) -> Any:
+def zcdp_of(epsilon: Any, *, delta: Any) -> Any:
     """Return a rho such that rho-zCDP implies (epsilon, delta)-DP.
+
+    It is the largest at the best order of the Renyi divergence, where delta = e^((a-1)(a rho -
+    epsilon)) (1 - 1/a)^a / (a - 1), and never below the classical rho of epsilon = rho + 2 sqrt(rho
+    log(1/delta)).
 
     Args:
         epsilon: positive, ``(...)``.
         delta: in (0, 1), ``(...)``.
-        conversion: ``"tight"``: by the best order of the Renyi divergence, delta = e^((a-1)(a rho -
-            epsilon)) (1 - 1/a)^a / (a - 1); ``"classical"``: epsilon = rho + 2 sqrt(rho
-            log(1/delta)), which the published baseline used.
 
     References:
         Bun and Steinke (2016), Proposition 1.3; Canonne, Kamath and Steinke (2020), Corollary 13.
@@ -272,12 +185,9 @@ def zcdp_of(
     >>> round(float((2 * zcdp_of(1.0, delta=1e-3)) ** 0.5), 4)
     0.3446
     """
-    checks.one_of("conversion", conversion, ("tight", "classical"))
     budget = public(POSITIVE, "epsilon", epsilon)
     nats = -np.log(public(PROBABILITY, "delta", delta))
     classical = np.square(budget / (np.sqrt(nats + budget) + np.sqrt(nats)))
-    if conversion == "classical":
-        return classical
 
     def minus_rho(order: Array, log_above: Array) -> Array:
         beyond = _epsilon_at(0.0, order, log_above, nats[..., None]) - budget[..., None]
@@ -286,29 +196,10 @@ def zcdp_of(
     return np.maximum(classical, -_at_best_order(minus_rho))
 
 
-def subsampled_epsilon(epsilon: Any, *, probability: Any) -> Any:
-    """Return the epsilon of an epsilon-DP mechanism on a Poisson subsample.
-
-    It is log(1 + p (e^epsilon - 1)).
-
-    Privacy:
-        Under add/remove neighbors only, as for :func:`poisson_subsample`.
-
-    References:
-        Steinke (2022), "Composition of Differential Privacy & Privacy Amplification by
-        Subsampling", Theorem 29.
-
-    >>> round(float(subsampled_epsilon(1.0, probability=0.1)), 6)
-    0.158565
-    """
-    return mixed(public(POSITIVE, "epsilon", epsilon), _share(probability))
-
-
 def epsilon_before_sampling(epsilon: Any, *, probability: Any) -> Any:
     """Return the largest epsilon of a mechanism that is epsilon-DP on a Poisson subsample.
 
-    It is log(1 + (e^epsilon - 1)/p), the inverse of :func:`subsampled_epsilon`, under the same
-    relation.
+    It is log(1 + (e^epsilon - 1)/p), under add/remove neighbors, as :func:`poisson_subsample`.
 
     References:
         Steinke, "Limits of Privacy Amplification by Subsampling" (2025), Equation 3.
@@ -316,7 +207,8 @@ def epsilon_before_sampling(epsilon: Any, *, probability: Any) -> Any:
     >>> round(float(epsilon_before_sampling(1.0, probability=0.1)), 6)
     2.900477
     """
-    return mixed(public(POSITIVE, "epsilon", epsilon), 1 / _share(probability))
+    share = public(PROPORTION, "probability", probability)
+    return mixed(public(POSITIVE, "epsilon", epsilon), 1 / share)
 
 
 def sampling_efficiency(epsilon: Any, *, probability: Any) -> Any:
@@ -334,7 +226,7 @@ def sampling_efficiency(epsilon: Any, *, probability: Any) -> Any:
     0.0515
     """
     before = epsilon_before_sampling(epsilon, probability=probability)
-    return _share(probability) * before / public(POSITIVE, "epsilon", epsilon)
+    return np.multiply(probability, before) / epsilon
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -396,17 +288,8 @@ def _at_best_order(objective: Callable[[Array, Array], Array]) -> Any:
     return np.min(value, axis=-1)
 
 
-def _line(zcdp: Any) -> Curve:
-    rho = public(POSITIVE, "zcdp", zcdp)[..., None]
-    return lambda order: rho * order
-
-
 def _at_orders(epsilon: Any, order: Any) -> tuple[Any, Any]:
     return public(AT_LEAST_0, "epsilon", epsilon), public(ABOVE_ONE, "order", order)
-
-
-def _share(probability: Any) -> Any:
-    return public(PROPORTION, "probability", probability)
 
 
 def public(interval: Interval, name: str, value: Any) -> Any:

@@ -42,7 +42,7 @@ S*] <= P[M~(x') in S] + failure, so the delta is delta + (1 + e^epsilon) failure
 
 from __future__ import annotations
 
-from math import ceil, exp, expm1, inf, log, log1p
+from math import exp, expm1, inf, log, log1p
 from sys import float_info
 from typing import Literal
 
@@ -50,7 +50,6 @@ from dpjax import checks
 from dpjax.accounting.guarantee import Guarantee
 
 _ROUNDED_UP = 1 + 2.0**-43  # above the rounding error of the formulas
-Bound = Literal["sharp", "published"]
 Fallback = Literal["public", "private"]
 Test = Literal["public", "private"]
 
@@ -93,25 +92,20 @@ def absorb_failure(guarantee: Guarantee, failure: float, *, test: Test = "privat
     return _promised(guarantee, guarantee.epsilon, guarantee.delta + beta + other)
 
 
-def condition_on_success(
-    guarantee: Guarantee, failure: float, *, bound: Bound = "sharp"
-) -> Guarantee:
+def condition_on_success(guarantee: Guarantee, failure: float) -> Guarantee:
     """Return the guarantee of a mechanism that is repeated until it succeeds.
 
-        published: epsilon' = 2 epsilon - log(1 - delta/(1 - failure)),
-                   delta' = delta/(1 - failure)
-        sharp:     epsilon' = epsilon + log r, r the largest ratio of two success probabilities;
-                   the same delta'
+        epsilon' = epsilon + log r, r the largest ratio of two success probabilities,
+        delta'   = delta/(1 - failure)
 
     Args:
         guarantee: the guarantee of one attempt together with the outcome of its test.
         failure: in [0, 1), a bound on the probability of a failure on every dataset.
-        bound: ``"sharp"``, derived in the module docstring, or ``"published"``, Theorem 1.
 
     Returns:
         A :class:`Guarantee`. If delta is 0, its bounded range is the smaller of that of one attempt
-        and twice its epsilon, and the ``"sharp"`` epsilon is at most this range: conditioning
-        leaves an epsilon-bounded-range mechanism epsilon-DP.
+        and twice its epsilon, and the epsilon is at most this range: conditioning leaves an
+        epsilon-bounded-range mechanism epsilon-DP.
 
     Raises:
         ValueError: a parameter is out of range, or ``delta >= 1 - failure``.
@@ -125,14 +119,11 @@ def condition_on_success(
     References:
         Steinke (2025), Theorem 1 and footnote 2.
 
-    >>> one = Guarantee(0.5, float("inf"), "swap", delta=1e-6)
-    >>> print(condition_on_success(one, 0.5, bound="published"))
-    1.00001-DP except with probability 2e-06 under swap neighbors
     >>> round(condition_on_success(Guarantee(1.0, 2.0, "swap"), 0.1).epsilon, 3)
     1.068
     """
     beta = _checked(guarantee, failure)
-    return _promised(guarantee, _conditioned(guarantee, beta, bound), guarantee.delta / (1 - beta))
+    return _promised(guarantee, _conditioned(guarantee, beta), guarantee.delta / (1 - beta))
 
 
 def retry_until_success(
@@ -141,7 +132,6 @@ def retry_until_success(
     *,
     attempts: int,
     fallback: Fallback,
-    bound: Bound = "sharp",
 ) -> Guarantee:
     """Return the guarantee of the first success of a fixed number of attempts.
 
@@ -153,10 +143,10 @@ def retry_until_success(
     Args:
         guarantee: the guarantee of one attempt together with the outcome of its test.
         failure: in [0, 1), a bound on the probability of a failure on every dataset.
-        attempts: m, at least 1, chosen without the data; see :func:`attempts_for`.
+        attempts: m, at least 1, chosen without the data. All fail with probability at most
+            failure^m.
         fallback: ``"public"`` for a value that does not depend on the data, or ``"private"`` for
             one that may; delta covers both. This matters for a single attempt only.
-        bound: as for :func:`condition_on_success`.
 
     Returns:
         A :class:`Guarantee`. One attempt with a public fallback is post-processing and keeps the
@@ -180,7 +170,7 @@ def retry_until_success(
     """
     beta, count = _checked(guarantee, failure), number_of_attempts(attempts)
     checks.one_of("fallback", fallback, ("public", "private"))
-    epsilon = _conditioned(guarantee, beta, bound)
+    epsilon = _conditioned(guarantee, beta)
     if count == 1:
         return guarantee if fallback == "public" else absorb_failure(guarantee, beta, test="public")
     # An underflow must not state pure DP
@@ -188,42 +178,14 @@ def retry_until_success(
     return _promised(guarantee, epsilon, guarantee.delta * (1 - leftover) / (1 - beta) + leftover)
 
 
-def attempts_for(failure: float, *, leftover: float) -> int:
-    """Return the smallest number of attempts that all fail with probability at most ``leftover``.
-
-    This is the smallest m with failure^m <= leftover, from public numbers only.
-
-    Args:
-        failure: in [0, 1), a bound on the probability that one attempt fails.
-        leftover: in (0, 1).
-
-    >>> attempts_for(0.5, leftover=1e-6), attempts_for(0.9, leftover=1e-6)
-    (20, 132)
-    >>> attempts_for(0.0, leftover=0.5)
-    1
-    """
-    beta, leftover = (
-        checks.concrete_fraction("failure", failure),
-        checks.concrete_probability("leftover", leftover),
-    )
-    # One less than the quotient, which is rounded.
-    count = max(1, ceil(log(leftover) / log(beta)) - 1) if beta else 1
-    while beta**count > leftover:
-        count += 1
-    return count
-
-
 def number_of_attempts(attempts: int) -> int:
     """Validate a static number of attempts, at least 1, and return it."""
     return checks.static_integer("attempts", attempts, 1, 2**53)
 
 
-def _conditioned(guarantee: Guarantee, beta: float, bound: Bound) -> float:
+def _conditioned(guarantee: Guarantee, beta: float) -> float:
     """Return the epsilon of the output distribution given success."""
-    checks.one_of("bound", bound, ("sharp", "published"))
     epsilon, delta, success = guarantee.epsilon, guarantee.delta, 1 - beta
-    if bound == "published":
-        return (2 * epsilon - log(1 - delta / success)) * _ROUNDED_UP
     if not beta:
         return epsilon
     # The three bounds on log r, in forms without cancellation; e^epsilon is computed only where

@@ -42,22 +42,38 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from fractions import Fraction
 from math import inf, log, pi, sqrt
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from dpjax import checks
-from dpjax.accounting.composition import Cost
 from dpjax.accounting.conversions import zcdp_of
 from dpjax.accounting.groups import check_membership
-from dpjax.accounting.guarantee import Guarantee, one_of_all
+from dpjax.accounting.guarantee import Cost
+from dpjax.accounting.sums import exact_total, one_of_all
 
-Costs = tuple[Fraction | float, ...]
 Described = Mapping[str, Any] | None
-_KINDS = ("epsilon", "rho", "delta")  # of costs, in this order
-_NOTHING: Costs = (Fraction(0),) * 3
 # Held while a cost is compared with a budget and added. Interrupts cannot leave it held, since
 # ``with`` acquires and releases it in one instruction each.
 _LOCK = threading.Lock()
-_TOTALS = ("epsilon", "delta", "neighbors", "mechanism_delta")
+
+
+class Costs(NamedTuple):
+    """The costs of mechanisms: exact sums of epsilon, of rho of zCDP, and of their own deltas."""
+
+    epsilon: Any = Fraction(0)
+    rho: Any = Fraction(0)
+    delta: Any = Fraction(0)
+
+    def plus(self, *others: Costs) -> Costs:
+        """Return exact sums, infinite where a cost is."""
+        kinds = zip(self, *others, strict=True)
+        return Costs(*(exact_total((each, 1) for each in kind) for kind in kinds))
+
+    def nearest(self) -> Costs:
+        """Return the nearest floats."""
+        return Costs(*map(checks.nearest_float, self))
+
+
+_NOTHING = Costs()
 
 
 class BudgetExceeded(RuntimeError):
@@ -66,6 +82,7 @@ class BudgetExceeded(RuntimeError):
     The mechanism was refused and nothing was charged.
 
     Example:
+        >>> from dpjax.accounting import Guarantee
         >>> try:
         ...     PrivacyFilter(1.0, 0.0, "swap").charge(Guarantee(2.0, 2.0, "swap"))
         ... except BudgetExceeded as error:
@@ -80,8 +97,7 @@ class Spent:
     Attributes:
         sums: the costs of the mechanisms that see only a part, by its name; ``""`` is everyone.
         people: whom they protect: their common ``"unit"``, such as a person, and the ``"column"``
-            that identifies the persons, as JSON; ``""`` if none is stated. A session shares it with
-            its budget.
+            that identifies the persons, as JSON; ``""`` if none is stated.
     """
 
     def __init__(self) -> None:
@@ -102,14 +118,13 @@ class Spent:
     def add(self, part: str, costs: Costs, unit: str, column: str) -> None:
         """Add the costs of a mechanism."""
         self.people.update(self.joined(unit, column))
-        self.sums = self.sums | {part: _total(self.sums.get(part, _NOTHING), costs)}
+        self.sums = self.sums | {part: self.sums.get(part, _NOTHING).plus(costs)}
 
-    def used(self, part: str, costs: Costs = _NOTHING) -> dict[str, float]:
-        """Return what a part has lost by name, with ``costs`` added; of everyone, what any has."""
+    def used(self, part: str, costs: Costs = _NOTHING) -> Costs:
+        """Return what a part has lost, with ``costs`` added; of everyone, what any part has."""
         own = [sums for name, sums in self.sums.items() if name and part in ("", name)]
-        largest = tuple(map(max, zip(_NOTHING, *own, strict=True)))
-        used = map(checks.nearest_float, _total(self.sums[""], largest, costs))
-        return dict(zip(_KINDS, used, strict=True))
+        largest = Costs(*map(max, zip(_NOTHING, *own, strict=True)))
+        return self.sums[""].plus(largest, costs).nearest()
 
 
 class Totals:
@@ -127,8 +142,8 @@ class Totals:
                 f"mechanism_delta must be at most delta, got mechanism_delta={mechanism_delta} and "
                 f"delta={delta}."
             )
-        rounded = 1 - 2.0**-52 if self.mechanism_delta else 1
-        self._share, self._spent = (self.delta - self.mechanism_delta) * rounded, Spent()
+        self._share = (self.delta - self.mechanism_delta) * (1 - 2.0**-52)
+        self._spent = Spent()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in vars(self):
@@ -156,22 +171,55 @@ class Totals:
                 f"this budget is under {self.neighbors} neighbors, the guarantee under "
                 f"{spent.neighbors}."
             )
-        epsilon, rho, delta = map((1 * spent).exact_sum, ("epsilon", "zcdp", "delta"))
-        if delta and not self.mechanism_delta:
+        costs = Costs(*map((1 * spent).exact_sum, ("epsilon", "zcdp", "delta")))
+        if costs.delta and not self.mechanism_delta:
             raise ValueError(
                 "this budget reserves no delta for the mechanisms' own deltas, but the guarantee "
                 f"has one: {spent}; set mechanism_delta when it is made."
             )
-        kind, charged = ("zCDP", rho) if self._share else ("pure DP", epsilon)
+        kind, charged = ("zCDP", costs.rho) if self._share else ("pure DP", costs.epsilon)
         if charged == inf:
             raise ValueError(
                 f"this budget charges {kind}, which the guarantee does not promise: {spent}."
             )
-        return epsilon, rho, delta
+        return costs
 
 
-class Budget(Totals):
-    """What filters and ledgers share: what is left, and of whom."""
+class PrivacyFilter(Totals):
+    """An (epsilon, delta) budget for adaptive mechanisms.
+
+    Each may be chosen after seeing all previous answers. With ``delta = 0`` epsilons are summed,
+    and all mechanisms together are epsilon-DP. With ``delta`` above 0 the budget is the zCDP that
+    implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee
+    implies; a mechanism is also admitted if the sum of the epsilons stays within epsilon. A bounded
+    range counts as an epsilon, and is converted to zCDP by its own, smaller divergences.
+
+    Threads may share a filter: each charge compares with the budget and adds its cost atomically.
+    ``copy.copy`` returns the same budget under another name; a deep copy or a pickled one starts
+    with the costs charged so far and is independent from then on. Several processes can share a
+    :class:`dpjax.accounting.Ledger`.
+
+    Args:
+        epsilon: of all mechanisms together, positive.
+        delta: of all mechanisms together, in [0, 1).
+        neighbors: the neighbor relation of all guarantees.
+        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at
+            most ``delta``.
+
+    References:
+        Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3;
+        Whitehouse, Ramdas, Rogers and Wu (2023), Theorem 1; the module docstring, for the use of
+        two rules, for parts and for interactive mechanisms.
+
+    >>> from dpjax.accounting import Guarantee
+    >>> budget = PrivacyFilter(1.0, 0.0, "swap")
+    >>> for _ in range(3):
+    ...     budget.charge(Guarantee(0.3, 0.3, "swap"))
+    >>> budget.fits(Guarantee(0.2, 0.2, "swap"))
+    False
+    >>> budget = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
+    >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
+    """
 
     def __init__(
         self, epsilon: float, delta: float, neighbors: str, mechanism_delta: float = 0.0
@@ -182,7 +230,7 @@ class Budget(Totals):
         if self._share:
             # Its epsilon is a difference of numbers that may be much larger
             rho = float(zcdp_of(self.epsilon, delta=self._share)) * (1 - 2.0**-40)
-        self._limits = dict(zip(_KINDS, (self.epsilon, rho, self.mechanism_delta), strict=True))
+        self._limits = Costs(self.epsilon, rho, self.mechanism_delta)
         self._kind, self._part = "rho" if rho else "epsilon", ""
 
     def charge(self, guarantee: Cost, what: Described = None) -> None:
@@ -212,12 +260,13 @@ class Budget(Totals):
     @property
     def totals(self) -> dict[str, Any]:
         """The public totals by name: epsilon, delta, neighbors, mechanism_delta."""
-        return {name: getattr(self, name) for name in _TOTALS}
+        names = "epsilon", "delta", "neighbors", "mechanism_delta"
+        return {name: getattr(self, name) for name in names}
 
     @property
     def budget(self) -> float:
         """The total budget: epsilon, or with a delta the rho of zCDP that implies the totals."""
-        return self._limits[self._kind]
+        return getattr(self._limits, self._kind)
 
     @property
     def spent(self) -> float:
@@ -225,7 +274,7 @@ class Budget(Totals):
 
         It exceeds a budget of zCDP where mechanisms were admitted by the sum of their epsilons.
         """
-        return self._now().used(self._part)[self._kind]
+        return getattr(self._now().used(self._part), self._kind)
 
     @property
     def remaining(self) -> float:
@@ -244,14 +293,6 @@ class Budget(Totals):
         """
         return self._left(self._now())
 
-    @property
-    def unit(self) -> str:
-        """The unit of the guarantees charged so far, or ``""`` if none states one.
-
-        Sessions are included.
-        """
-        return self._now().people["unit"]
-
     def fits(self, guarantee: Cost, what: Described = None) -> bool:
         """Return whether a guarantee fits into the remaining budget; see ``charge``.
 
@@ -264,13 +305,14 @@ class Budget(Totals):
     def times(self, guarantee: Cost) -> int:
         """Return how often a guarantee fits into the remaining budget, at most 2^20 times.
 
+        >>> from dpjax.accounting import Guarantee
         >>> PrivacyFilter(1.0, 0.0, "swap").times(Guarantee(0.3, 0.3, "swap"))
         3
         """
         spent, costs = self._now(), self._costs(guarantee)
 
         def exceeds(count: int) -> bool:
-            return not self._has_room(spent, tuple(count * cost for cost in costs))
+            return not self._has_room(spent, Costs(*(count * cost for cost in costs)))
 
         return bisect_left(range(1, 2**20 + 1), True, key=exceeds)
 
@@ -295,6 +337,7 @@ class Budget(Totals):
         References:
             McSherry (2009) and Lecuyer et al. (2019), as the module docstring explains.
 
+        >>> from dpjax.accounting import Guarantee
         >>> budget, half = PrivacyFilter(1.0, 0.0, "add_remove"), Guarantee(0.5, 0.5, "add_remove")
         >>> budget.charge(half)  # everyone
         >>> budget.part("north").charge(half)
@@ -316,96 +359,28 @@ class Budget(Totals):
 
     def _admit(self, spent: Spent, guarantee: Cost, what: Described) -> None:
         """Add the cost of a mechanism to what is spent, or raise."""
-        costs, column = self._costs(guarantee), column_of(guarantee, what)
-        spent.joined(guarantee.unit, column)
+        costs = self._costs(guarantee)
         if not self._has_room(spent, costs):
-            cost = dict(zip(_KINDS, map(checks.nearest_float, costs), strict=True))
-            named = ", ".join(f"{name} {cost[name]:g}" for name in self._left(spent))
+            asked = costs.nearest()._asdict()
+            named = ", ".join(f"{name} {asked[name]:g}" for name in self._left(spent))
             raise BudgetExceeded(
                 f"a cost of {named} exceeds the remaining {self._left_text(spent)}."
             )
-        spent.add(self._part, costs, guarantee.unit, column)
+        spent.add(self._part, costs, guarantee.unit, column_of(guarantee, what))
 
     def _has_room(self, spent: Spent, costs: Costs) -> bool:
-        fits = {name: n <= self._limits[name] for name, n in spent.used(self._part, costs).items()}
-        return fits["delta"] and (fits["epsilon"] or fits["rho"])
+        # The float 0.1 three times is more than the float 0.3, and is meant to fit
+        most = Costs(*(total * (1 + 2.0**-51) for total in self._limits))
+        used = spent.used(self._part, costs)
+        return used.delta <= most.delta and (used.epsilon <= most.epsilon or used.rho <= most.rho)
 
     def _left(self, spent: Spent) -> dict[str, float]:
-        used, limits = spent.used(self._part), self._limits.items()
-        return {name: max(limit - used[name], 0.0) for name, limit in limits if limit}
+        rest = zip(Costs._fields, self._limits, spent.used(self._part), strict=True)
+        return {name: max(most - used, 0.0) for name, most, used in rest if most}
 
     def _left_text(self, spent: Spent) -> str:
-        left = self._left(spent).items()
-        return ", ".join(f"{name} {rest:g} of {self._limits[name]:g}" for name, rest in left)
-
-
-class PrivacyFilter(Budget):
-    """An (epsilon, delta) budget for adaptive mechanisms.
-
-    Each may be chosen after seeing all previous answers. With ``delta = 0`` epsilons are summed,
-    and all mechanisms together are epsilon-DP. With ``delta`` above 0 the budget is the zCDP that
-    implies (epsilon, delta)-DP, and each mechanism is charged the smallest rho that its guarantee
-    implies; a mechanism is also admitted if the sum of the epsilons stays within epsilon. A bounded
-    range counts as an epsilon, and is converted to zCDP by its own, smaller divergences.
-
-    Threads may share a filter: each charge compares with the budget and adds its cost atomically.
-    ``copy.copy`` returns the same budget under another name; a deep copy or a pickled one starts
-    with the costs charged so far and is independent from then on. Several processes can share a
-    :class:`dpjax.accounting.Ledger`.
-
-    Args:
-        epsilon: of all mechanisms together, positive.
-        delta: of all mechanisms together, in [0, 1).
-        neighbors: the neighbor relation of all guarantees.
-        mechanism_delta: the part of ``delta`` that is reserved for the mechanisms' own deltas, at
-            most ``delta``.
-
-    References:
-        Rogers, Roth, Ullman and Vadhan (2016), Theorem 3.1; Feldman and Zrnic (2021), Theorem 4.3;
-        Whitehouse, Ramdas, Rogers and Wu (2023), Theorem 1; the module docstring, for the use of
-        two rules, for parts and for interactive mechanisms.
-
-    >>> budget = PrivacyFilter(1.0, 0.0, "swap")
-    >>> for _ in range(3):
-    ...     budget.charge(Guarantee(0.3, 0.3, "swap"))
-    >>> budget.fits(Guarantee(0.2, 0.2, "swap"))
-    False
-    >>> budget = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
-    >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
-    """
-
-    def session(
-        self, epsilon: float, delta: float = 0.0, mechanism_delta: float = 0.0
-    ) -> PrivacyFilter:
-        """Return a new budget, for example for one analyst, whose total is charged to this one now.
-
-        To this budget, the session is one interactive mechanism: other
-        mechanisms may run in between. It is charged in full, whether it is used or not.
-
-        Args:
-            epsilon: of the session, positive.
-            delta: of the session; this budget charges it as a mechanism's own delta.
-            mechanism_delta: of the session, as for a :class:`PrivacyFilter`.
-
-        Raises:
-            BudgetExceeded: the session exceeds the remaining budget; nothing was charged.
-
-        References:
-            Haney et al. (2023), "Concurrent Composition for Interactive Differential Privacy with
-            Adaptive Privacy-Loss Parameters"; Vadhan and Wang (2021).
-
-        >>> whole = PrivacyFilter(1.0, 0.0, "swap")
-        >>> part = whole.session(0.75)
-        >>> part.charge(Guarantee(0.5, 0.5, "swap"))
-        >>> whole.remaining, part.remaining
-        (0.25, 0.25)
-        """
-        opened = PrivacyFilter(epsilon, delta, self.neighbors, mechanism_delta)
-        opened._spent.people = self._spent.people  # so that all are for one unit
-        self.charge(
-            Guarantee(opened.epsilon, inf, self.neighbors, delta=opened.delta, unit=self.unit)
-        )
-        return opened
+        left, limits = self._left(spent).items(), self._limits._asdict()
+        return ", ".join(f"{name} {rest:g} of {limits[name]:g}" for name, rest in left)
 
 
 class PrivacyOdometer(Totals):
@@ -430,6 +405,7 @@ class PrivacyOdometer(Totals):
         Rogers, Roth, Ullman and Vadhan (2016), for odometers; Lecuyer (2021), Section 4, for the
         doubled filters; Whitehouse et al. (2023), Theorem 3, for a bound at all times.
 
+    >>> from dpjax.accounting import Guarantee
     >>> odometer = PrivacyOdometer(1e-6, "add_remove")
     >>> for _ in range(10):
     ...     odometer.charge(Guarantee(0.1, 0.1, "add_remove"))
@@ -448,14 +424,9 @@ class PrivacyOdometer(Totals):
             self._spent.add("", self._costs(guarantee), guarantee.unit, "")
 
     @property
-    def rho(self) -> float:
-        """The sum of zCDP so far."""
-        return self._spent.used("")["rho"]
-
-    @property
     def epsilon(self) -> float:
         """The bound on the privacy loss so far; 0 before the first charge."""
-        epsilon, rho, delta = self._spent.used("").values()
+        epsilon, rho, delta = self._spent.used("")
         if delta > self.mechanism_delta:
             return inf
         if not self._share or epsilon == rho == 0:
@@ -467,7 +438,7 @@ class PrivacyOdometer(Totals):
         return budget + 2 * sqrt(budget * nats)
 
 
-def charge(budget: Budget | None, guarantee: Cost, what: Mapping[str, Any]) -> None:
+def charge(budget: PrivacyFilter | None, guarantee: Cost, what: Mapping[str, Any]) -> None:
     """Charge a budget, if it is not None. Call this after all checks and before any draw.
 
     Raises:
@@ -476,22 +447,13 @@ def charge(budget: Budget | None, guarantee: Cost, what: Mapping[str, Any]) -> N
     """
     if budget is None:
         return
-    if not isinstance(budget, Budget):
-        raise TypeError(
-            "budget must be a PrivacyFilter or a Ledger(path, ...) of dpjax.accounting, got "
-            f"{type(budget).__name__}."
-        )
+    checks.instance("budget=", budget, PrivacyFilter, "or a Ledger(path, ...), of dpjax.accounting")
     budget.charge(guarantee, what)
 
 
 def column_of(guarantee: Cost, what: Described) -> str:
     """Return the column that identifies the persons of a guarantee, as JSON; "" if none does."""
-    column = what.get("unit") if isinstance(what, Mapping) else None
+    column = (what or {}).get("unit")
     if guarantee.unit != "person" or column is None:
         return ""
     return json.dumps(column, default=str)
-
-
-def _total(*costs: Costs) -> Costs:
-    """Return exact sums, infinite where a cost is."""
-    return tuple(inf if inf in numbers else sum(numbers) for numbers in zip(*costs, strict=True))

@@ -15,6 +15,8 @@ SciPy's functions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import inf, log, sqrt
 from sys import float_info
 from typing import Any
@@ -63,13 +65,19 @@ def epsilon_of_gdp(gdp: float, *, delta: float) -> float:
     4.8866
     """
     mu, nats = checks.concrete_positive("gdp", gdp), _nats(delta)
-    if curve(mu, 0.0) <= delta:
-        return 0.0
     # There a = sqrt(2 log(1/delta)), so that delta is at most Phi(-a) <= e^(-a^2/2) / 2.
     high = mu * (mu / 2 + sqrt(2 * nats)) * (1 + _FEW_ULPS)
-    if high == inf or delta < _LEAST:
-        return high
-    return root(lambda epsilon: _log(curve(mu, epsilon)) + nats, 0.0, high)
+    return high if delta < _LEAST else smallest(partial(curve, mu), high, delta)
+
+
+def smallest(curve: Callable[[float], float], most: float, delta: float) -> float:
+    """Return the smallest epsilon in [0, most] with this delta on a curve, rounded up."""
+    target = checks.concrete_fraction("delta", delta)
+    if target == 0 or most == inf or curve(most) > target:  # there it is 0, up to rounding
+        return most
+    if curve(0.0) <= target:
+        return 0.0
+    return root(lambda epsilon: curve(epsilon) - target, 0.0, most)
 
 
 def gdp_of(epsilon: float, *, delta: float) -> float:
@@ -97,7 +105,7 @@ def gdp_of(epsilon: float, *, delta: float) -> float:
         return low
     while curve(high, budget) <= delta:
         high *= 2
-    return root(lambda mu: _log(curve(mu, budget)) + nats, low, high)
+    return root(lambda mu: float(curve(mu, budget)) - float(delta), low, high)
 
 
 @np.errstate(over="ignore", under="ignore")
@@ -115,7 +123,3 @@ def curve(mu: float, epsilon: Any) -> Any:
 def _nats(delta: float) -> float:
     """Return log(1/delta), rounded up."""
     return -log(checks.concrete_delta(delta)) * (1 + _FEW_ULPS) + _FEW_ULPS
-
-
-def _log(delta: Any) -> float:
-    return log(max(float(delta), float_info.min))

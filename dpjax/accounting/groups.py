@@ -9,15 +9,8 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.guarantee import (
-    Guarantee,
-    exact_total,
-    one_of_all,
-    orders_of,
-    points_of,
-    promising,
-    rounded_up,
-)
+from dpjax.accounting.guarantee import Composition, Guarantee, orders_of, points_of, promising
+from dpjax.accounting.sums import times
 
 
 def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
@@ -50,9 +43,6 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
     if size == 1:
         return guarantee
 
-    def times(number: float, factor: int) -> float:
-        return rounded_up(exact_total([(number, factor)]))
-
     epsilon = times(guarantee.epsilon, size)
     if guarantee.delta:
         # It refers to events that differ between the consecutive pairs of a group: only (epsilon,
@@ -73,7 +63,7 @@ def for_groups(guarantee: Guarantee, *, size: int) -> Guarantee:
             gdp=times(guarantee.gdp, size),
             renyi=(),
             laplace=inf,
-            sampled=None,
+            sampled=(),
         )
     )
 
@@ -112,30 +102,25 @@ def parallel(*guarantees: Guarantee, membership: Literal["by_value", "by_positio
     >>> print(parallel(*parts, membership="by_value"))
     0.5-DP under add_remove neighbors
     """
-    for part in guarantees:
-        checks.instance(
-            "parallel", part, Guarantee, "what one part costs; of a Composition, its guarantee()"
-        )
-    if not guarantees:
-        raise ValueError("parallel needs the guarantee of at least one part.")
-    neighbors = one_of_all("neighbors", (part.neighbors for part in guarantees))
-    unit = one_of_all("unit", (part.unit for part in guarantees))
-    check_membership(membership, neighbors)
+    whole = Composition(tuple((part, 1) for part in guarantees))  # of one relation and unit
+    check_membership(membership, whole.neighbors)
     delta = max(part.delta for part in guarantees)
     orders = orders_of(guarantees)
     return promising(
         Guarantee(
-            max(
-                part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon
-                for part in guarantees
+            float(
+                max(
+                    part.epsilon_at(delta) if delta and part.epsilon == inf else part.epsilon
+                    for part in guarantees
+                )
             ),
             max(part.bounded_range for part in guarantees),
-            neighbors,
+            whole.neighbors,
             delta,
             float(max(part.zcdp for part in guarantees)),
             points_of(orders, np.max([part.rdp(orders) for part in guarantees], axis=0)),
             max(part.gdp for part in guarantees),
-            unit=unit,
+            unit=whole.unit,
         )
     )
 

@@ -21,21 +21,21 @@ from errno import ENOENT
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpjax import checks
-from dpjax.accounting.composition import Composition, Cost
-from dpjax.accounting.filters import Budget, Described, PrivacyFilter, Spent, column_of
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.filters import Described, PrivacyFilter, Spent, column_of
+from dpjax.accounting.guarantee import Composition, Cost, Guarantee
 
 if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-_OLD = b'{"format": "dpjax ledger"'
-_CORRUPT, _NO_DATABASE = 11, 26  # codes of SQLite's errors
-_DAMAGED = 1, _CORRUPT, _NO_DATABASE
+_TABLES = (  # as SQLite keeps them
+    "CREATE TABLE totals (epsilon, delta, neighbors, mechanism_delta)",
+    "CREATE TABLE charges (time, part, persons, what, guarantee, remaining)",
+)
 _UNREADABLE = (ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
-class Ledger(Budget):
+class Ledger(PrivacyFilter):
     """A :class:`PrivacyFilter` in a file, which threads and processes on one machine can share.
 
     Keep the file as long as the data. It contains no data, only a record of the releases, which
@@ -60,7 +60,7 @@ class Ledger(Budget):
         FileNotFoundError: there is no such folder, or no file and ``epsilon`` is not given.
         OSError: the file cannot be opened, or another process kept it locked for a minute.
         ValueError: a total is out of range or differs from that in the file, or the file is not a
-            ledger, is one of dpjax 0.3, or is damaged. The file is left unchanged.
+            ledger, or is damaged. The file is left unchanged.
 
     Privacy:
         All releases that were charged are together (epsilon, delta)-DP, even if each was chosen
@@ -100,7 +100,8 @@ class Ledger(Budget):
             failure = checks.concrete_fraction("delta", delta)
             reserved = failure / 2 if mechanism_delta is None else mechanism_delta
             super().__init__(epsilon, failure, neighbors, reserved)
-            self._transaction(self._create, "exclusive")
+            if not os.path.exists(self.path):
+                self._create()
             self._now()
         elif (delta, neighbors, mechanism_delta) == (0.0, "add_remove", None):
             super().__init__(**self._transaction(self._read).totals)
@@ -183,9 +184,10 @@ class Ledger(Budget):
         import sqlite3  # which some builds of Python lack
 
         creates = lock == "exclusive"
-        if not os.path.isfile(self.path) and (os.path.exists(self.path) or not creates):
-            missing = "there is no ledger at this path; give its total epsilon to create one"
-            raise FileNotFoundError(ENOENT, missing, self.path)
+        if not (creates or os.path.isfile(self.path)):
+            raise FileNotFoundError(
+                ENOENT, "there is no ledger; a total epsilon makes it", self.path
+            )
         place = f"{pathlib.Path(self.path).as_uri()}?mode={'rwc' if creates else 'rw'}"
         try:
             opened = sqlite3.connect(place, timeout=60, isolation_level=None, uri=True)
@@ -195,39 +197,45 @@ class Ledger(Budget):
                 file.execute(f"begin {lock}")
                 return work(file)
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", _CORRUPT)  # none for a text
-            if code == _NO_DATABASE and self._is_old():
-                raise ValueError(
-                    f"{self.path} is a ledger of dpjax 0.3, which is not read any more: create a "
-                    "new one, and charge it what this one was charged (the changelog says how)."
-                ) from error
-            if code in _DAMAGED:
+            code = getattr(error, "sqlite_errorcode", 11)  # none for a text
+            if code in (1, 11, 26):  # the last one is that of no database
                 raise self._damaged(error) from error
             raise OSError(f"{self.path} cannot be used ({error}): nothing may be drawn.") from error
 
-    def _create(self, file: sqlite3.Connection) -> None:
-        """Make the tables of an empty file."""
-        if not file.execute("select 1 from sqlite_master").fetchone():
-            file.execute("create table totals (epsilon, delta, neighbors, mechanism_delta)")
-            file.execute("create table charges (time, part, persons, what, guarantee, remaining)")
+    def _create(self) -> None:
+        """Make a file, unless another process just did; it has its tables once it has its name."""
+        made = pathlib.Path(f"{self.path}.{os.urandom(8).hex()}")
+
+        def make(file: sqlite3.Connection) -> None:
+            for table in _TABLES:
+                file.execute(table)
             file.execute("insert into totals values (?, ?, ?, ?)", [*self.totals.values()])
+
+        self._with("path", made)._transaction(make, "exclusive")
+        with contextlib.suppress(FileExistsError):
+            try:
+                os.link(made, self.path)
+            except OSError:  # it exists, or this file system has no links
+                with open(self.path, "xb") as file:
+                    file.write(made.read_bytes())
+        made.unlink()
 
     def _spent_in(self, file: sqlite3.Connection) -> Spent:
         """Return the sums of all charges to the totals of this ledger."""
         found = self._read(file)
         if found.totals != self.totals:
-            shown = ", ".join(f"{name}={value!r}" for name, value in found.totals.items())
             raise ValueError(
-                f"{self.path} is a ledger with other totals, {shown}: give these, or the path "
-                "alone."
+                f"{self.path} is a ledger with other totals, those of {found!r}: give these, or "
+                "the path alone."
             )
         return found._now()
 
     def _read(self, file: sqlite3.Connection) -> PrivacyFilter:
         """Return a filter of all charges; raise ``ValueError`` unless all of them can be read."""
         try:
-            if len(file.execute("select name from sqlite_master").fetchall()) != 2:
-                raise ValueError("it has more than two tables")  # a trigger could undo charges
+            tables = file.execute("select sql from sqlite_master").fetchall()
+            if tables != [(table,) for table in _TABLES]:  # a trigger or a key could undo charges
+                raise ValueError("its tables are others")
             found = PrivacyFilter(*file.execute("select * from totals").fetchone())
             for part, column, text, count in file.execute(
                 "select part, persons, guarantee, count(*) from charges "
@@ -240,11 +248,6 @@ class Ledger(Budget):
         except _UNREADABLE as error:
             raise self._damaged(error) from error
         return found
-
-    def _is_old(self) -> bool:
-        # Only of a file that is no database: to close one would free the locks of other threads
-        with open(self.path, "rb") as file:
-            return file.read(len(_OLD)) == _OLD
 
     def _damaged(self, error: Exception) -> ValueError:
         return ValueError(

@@ -1,7 +1,7 @@
-"""Privacy losses of mechanisms, as curves and as distributions: always upper bounds.
+"""Privacy losses of pairs of distributions, as curves and as sums: always upper bounds.
 
 A curve is the delta at an epsilon of either sign: E_P[(1 - e^(epsilon - loss))_+] for a pair (P, Q)
-that dominates the mechanism, whose loss is log P/Q. Products of such pairs dominate adaptive
+that dominates a mechanism, whose loss is log P/Q. Products of such pairs dominate adaptive
 compositions (Zhu, Dong and Wang 2022, Theorem 10), also of pairs that are only known by a convex
 upper bound of their curves (Proposition 9).
 
@@ -27,24 +27,22 @@ which 2^-52 (count + 500) is subtracted from delta.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import ceil, expm1, inf, sqrt
 from typing import Any
 
 import numpy as np
 
-from dpjax.accounting import gaussian_dp
 from dpjax.accounting.conversions import mixed
-from dpjax.accounting.groups import for_groups
-from dpjax.accounting.guarantee import Guarantee
 
 Array = np.ndarray
-Curve = Callable[[Array, bool], Array]
-Parts = Sequence[tuple[Guarantee, int]]
+Curve = Callable[[Array], Array]
+Pair = tuple[Curve, ...]  # the curve of (P, Q), and that of (Q, P) where it differs
+Pairs = Sequence[tuple[Pair, int]]  # with the number of mechanisms that they dominate
+On = Callable[[float], Pairs]  # sums on one sample are composed on a lattice of this step
 Losses = Any  # a dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution
 
-_CLOSE, _COARSE, _MOST_STEPS = 3e-4, 0.05, 140_000
-_NOISY, _PURE, _WIDEST = 60.0, 500.0, 1e4  # the largest mu and epsilon of a curve, and loss
+COARSE = 0.05  # a lattice that is fine enough for the size of a loss
+_CLOSE, _MOST_STEPS, _WIDEST = 3e-4, 140_000, 1e4
 
 
 def installed() -> bool:
@@ -56,64 +54,33 @@ def installed() -> bool:
     return True
 
 
-def known(part: Guarantee) -> bool:
-    """Return whether a pair is known that dominates a mechanism with this guarantee."""
-    pure = min(part.laplace, part.epsilon)
-    return bool(part.sampled) or part.gdp < _NOISY or pure < _PURE
+def symmetric(above: Curve) -> Pair:
+    """Return a pair that may be exchanged, from its curve at an epsilon of at least 0."""
 
-
-def epsilon_of(parts: Parts, delta: float) -> tuple[float, Losses]:
-    """Return an epsilon at ``delta`` of all mechanisms together, and their losses."""
-    left = delta - _rounding(parts)
-
-    def epsilon(losses: Losses) -> float:
-        none = losses.get_delta_for_epsilon(0.0) <= left
-        return 0.0 if none else float(losses.get_epsilon_for_delta(left)) * (1 + 2.0**-48)
-
-    return _refined(parts, epsilon, left) if left > 0 else (inf, None)
-
-
-def delta_of(parts: Parts, epsilon: float) -> float:
-    """Return a delta at ``epsilon`` of all mechanisms together."""
-    lost = _rounding(parts)
-    found, _ = _refined(parts, lambda losses: losses.get_delta_for_epsilon(epsilon) + lost, lost)
-    return min(float(found), 1.0)
-
-
-def curve_of(part: Guarantee, step: float) -> Curve:
-    """Return the curve of a mechanism; others that see its sample are composed with this step."""
-    if part.sampled:
-        kind, taken, records, parts = part.sampled
-        share = taken / records
-        # The lattice of the mechanisms on the sample is as fine as that of their sample
-        step = min(step / share, _COARSE)
-        if kind == "poisson":
-            return _poisson(_together(parts, step), share)
-        draws, chance = (1, share) if kind == "without" else (int(taken), 1 / records)
-        return _fixed_size(parts, draws, chance, step)
-    if part.gdp < _NOISY:
-        curve = _symmetric(partial(gaussian_dp.curve, max(part.gdp, 1e-12)))
-    elif part.laplace < _PURE:
-        size = part.laplace
-        curve = _symmetric(lambda epsilon: -np.expm1((np.minimum(epsilon, size) - size) / 2))
-    else:
-        curve = _bounded(part.epsilon, min(part.bounded_range, 2 * part.epsilon))
-    if not part.delta:
-        return curve
-    return lambda epsilon, back: part.delta + (1 - part.delta) * curve(epsilon, back)
-
-
-def _symmetric(above: Callable[[Array], Array]) -> Curve:
-    """Return the curve of a pair that may be exchanged, from its values at an epsilon >= 0."""
-
-    def curve(epsilon: Array, back: bool) -> Array:
+    def curve(epsilon: Array) -> Array:
         found, below = above(np.abs(epsilon)), np.minimum(epsilon, 0.0)
         return np.where(epsilon < 0, -np.expm1(below) + np.exp(below) * found, found)
 
-    return curve
+    return (curve,)
 
 
-def _bounded(epsilon: float, spread: float) -> Curve:
+def failing(pair: Pair, delta: float) -> Pair:
+    """Return a pair of which nothing is known with the probability ``delta``."""
+
+    def worse(curve: Curve) -> Curve:
+        return lambda epsilon: delta + (1 - delta) * curve(epsilon)
+
+    return tuple(map(worse, pair))
+
+
+def laplace(size: float) -> Curve:
+    """Return the curve of Laplace noise at an epsilon of at least 0."""
+    return lambda epsilon: -np.expm1((np.minimum(epsilon, size) - size) / 2)
+
+
+def bounded(epsilon: float, spread: float) -> Curve:
+    """Return the curve of an epsilon and a range, at most twice as large, from 0 on."""
+
     def above(level: Array) -> Array:
         best = np.zeros_like(level)
         least = spread - epsilon
@@ -124,82 +91,86 @@ def _bounded(epsilon: float, spread: float) -> Curve:
             best = np.maximum(best, found + (1 - chance) * np.maximum(other, 0.0))
         return best
 
-    return _symmetric(above)
+    return above
 
 
-def _poisson(inner: Curve, share: float) -> Curve:
-    def curve(epsilon: Array, back: bool) -> Array:
-        if back:
-            rest = -np.expm1(np.minimum(epsilon + np.log1p(-share), 0.0))
-            possible = rest > 0
-            odds = np.log(share / np.where(possible, rest, share))
-            return rest * inner(np.where(possible, epsilon + odds, inf), back)
+def poisson(share: float, inner: Pair) -> Pair:
+    """Return the pair of mechanisms on a Poisson sample."""
+
+    def ahead(epsilon: Array) -> Array:
         below = -np.expm1(np.minimum(epsilon, 0.0))
         level = np.where(below < share, mixed(epsilon, 1 / share), -inf)
-        return np.maximum(share * inner(level, back), below)
+        return np.maximum(share * inner[0](level), below)
 
-    return curve
+    def back(epsilon: Array) -> Array:
+        rest = -np.expm1(np.minimum(epsilon + np.log1p(-share), 0.0))
+        possible = rest > 0
+        odds = np.log(share / np.where(possible, rest, share))
+        return rest * inner[-1](np.where(possible, epsilon + odds, inf))
+
+    return ahead, back
 
 
-def _fixed_size(parts: Parts, draws: int, chance: float, step: float) -> Curve:
-    """Return the curve where the differing record is a binomial number of times in the sample."""
-    from scipy.stats import binom
-
-    most = min(int(binom.isf(1e-18, draws, chance)) + 1, draws)
-    groups, rest = [], float(binom.sf(most, draws, chance))
-    for size in range(1, most + 1):
-        weight = float(binom.pmf(size, draws, chance))
-        try:
-            group = [(for_groups(part, size=size), count) for part, count in parts]
-        except ValueError:  # nothing is promised to a group of this size
-            group = []
-        if group and all(known(part) for part, _ in group):
-            groups.append((weight, _together(group, step)))
-        else:
-            rest += weight
-    share = min((sum(weight for weight, _ in groups) + rest) * (1 + 2.0**-40), 1.0)
+def fixed_size(copies: Sequence[tuple[float, Pair]]) -> Pair:
+    """Return the pair on a sample of fixed size, from those of 1, 2, ... copies of a record."""
+    share = min(sum(weight for weight, _ in copies) * (1 + 2.0**-40), 1.0)
 
     def above(epsilon: Array) -> Array:
         inner = mixed(epsilon, 1 / share)
-        terms = (weight * curve(inner, False) for weight, curve in groups)
-        return sum(terms, np.full_like(epsilon, rest))
+        terms = (weight * pair[0](inner) for weight, pair in copies)
+        return sum(terms, np.zeros_like(epsilon))
 
-    return _symmetric(above)
+    return symmetric(above)
 
 
-def _together(parts: Parts, step: float) -> Curve:
-    """Return the curve of mechanisms that see the same data."""
-    if len(parts) == 1 and parts[0][1] == 1:
-        return curve_of(parts[0][0], step)
-    losses = _composed(parts, step, 1e-15)
+def together(pairs: Pairs, step: float) -> Pair:
+    """Return the pair of mechanisms that see the same data."""
+    if [count for _, count in pairs] == [1]:
+        return pairs[0][0]
+    losses, lost = _composed(pairs, step, 1e-15), _rounding(sum(count for _, count in pairs))
 
-    def curve(epsilon: Array, back: bool) -> Array:
+    def curve(epsilon: Array) -> Array:
         order, found = np.argsort(epsilon), np.empty_like(epsilon)
         # The exponential is finite there; the curve decreases, and is at least 1 - e^epsilon.
         found[order] = losses.get_delta_for_epsilon(np.clip(epsilon[order], -700.0, 700.0))
-        return np.maximum(found, -np.expm1(np.minimum(epsilon, 0.0))) + _rounding(parts)
+        return np.maximum(found, -np.expm1(np.minimum(epsilon, 0.0))) + lost
 
-    return curve
+    return (curve,)
 
 
-def _rounding(parts: Parts) -> float:
-    return 2.0**-52 * (sum(count for _, count in parts) + 500)
+def epsilon_of(on: On, number: int, delta: float) -> tuple[float, Losses]:
+    """Return an epsilon at ``delta`` of so many mechanisms together, and their losses."""
+    left = delta - _rounding(number)
+
+    def epsilon(losses: Losses) -> float:
+        none = losses.get_delta_for_epsilon(0.0) <= left
+        return 0.0 if none else float(losses.get_epsilon_for_delta(left)) * (1 + 2.0**-48)
+
+    return _refined(on, number, epsilon, left) if left > 0 else (inf, None)
+
+
+def delta_of(on: On, number: int, epsilon: float) -> float:
+    """Return a delta at ``epsilon`` of so many mechanisms together."""
+    lost = _rounding(number)
+
+    def delta(losses: Losses) -> float:
+        return losses.get_delta_for_epsilon(epsilon) + lost
+
+    return float(_refined(on, number, delta, lost)[0])
+
+
+def _rounding(number: int) -> float:
+    return 2.0**-52 * (number + 500)
 
 
 def _refined(
-    parts: Parts, measure: Callable[[Losses], float], least: float
+    on: On, number: int, measure: Callable[[Losses], float], least: float
 ) -> tuple[float, Losses]:
     """Return the smallest result over finer and finer lattices, and the losses on that lattice."""
-    number = sum(count for _, count in parts)
-    step = deviation = max(
-        sqrt(
-            sum(count * _deviation(curve_of(part, _COARSE)) ** 2 for part, count in parts) / number
-        ),
-        1e-9,
-    )
-    best, kept = inf, None
-    while sqrt(number) * deviation / step < _MOST_STEPS:
-        losses = _composed(parts, step, 1e-6 * least / number)
+    spread = sqrt(sum(count * _deviation(pair) ** 2 for pair, count in on(COARSE)))
+    step, best, kept = max(spread / sqrt(number), 1e-9), inf, None
+    while spread / step < _MOST_STEPS:
+        losses = _composed(on(step), step, 1e-6 * least / number)
         found, before = measure(losses), best
         if found < best:
             best, kept = found, losses
@@ -209,37 +180,36 @@ def _refined(
     return best, kept
 
 
-def _composed(parts: Parts, step: float, tail: float) -> Losses:
+def _composed(pairs: Pairs, step: float, tail: float) -> Losses:
     """Return the losses of all mechanisms on the lattice of the multiples of ``step``."""
     total = None
-    for part, count in parts:
-        losses = _distribution(part, count, step, tail)
+    for pair, count in pairs:
+        losses = _distribution(pair, count, step, tail)
         with np.errstate(over="ignore"):  # in Chernoff bounds that are then not used
             losses = losses.self_compose(count) if count > 1 else losses
         total = losses if total is None else total.compose(losses)
     return total
 
 
-def _distribution(part: Guarantee, count: int, step: float, tail: float) -> Losses:
+def _distribution(pair: Pair, count: int, step: float, tail: float) -> Losses:
     """Return the losses of one mechanism, without an upper tail of this mass."""
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-    curve, directions = curve_of(part, step), []
     # On a narrow lattice, dp-accounting would bound the tails of a large sum too far out
-    least = max(2 * step, _deviation(curve) * sqrt(count) / 4)
-    ends = np.geomspace(least, _WIDEST, 60)
-    for back in (False, True) if part.sampled and part.neighbors == "add_remove" else (False,):
-        upper, lower = curve(ends, back), curve(-ends, back)
+    least = max(2 * step, _deviation(pair) * sqrt(count) / 4)
+    ends, directions = np.geomspace(least, _WIDEST, 60), []
+    for curve in pair:
+        upper, lower = curve(ends), curve(-ends)
         high = ends[np.argmax(upper <= upper[-1] * (1 + 1e-12) + tail)]
         low = ends[np.argmax(lower <= -np.expm1(-ends) + 1e-15)]
         places = np.arange(-ceil(low / step), ceil(high / step) + 1)
-        deltas = np.clip(curve(places * step, back) * (1 + 1e-15), 0.0, 1.0)
+        deltas = np.clip(curve(places * step) * (1 + 1e-15), 0.0, 1.0)
         masses = pld_pmf.create_pmf_pessimistic_connect_dots(step, places, deltas)
         directions.append(masses.to_dense_pmf())
     return PrivacyLossDistribution(*directions)
 
 
-def _deviation(curve: Curve) -> float:
+def _deviation(pair: Pair) -> float:
     """Return the total variation of a pair, about half the mean size of its loss."""
-    return float(curve(np.zeros(1), False)[0])
+    return float(pair[0](np.zeros(1))[0])

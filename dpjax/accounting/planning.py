@@ -7,18 +7,14 @@ average.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 from math import inf, log, nextafter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from dpjax import checks
-from dpjax.accounting.composition import Cost
-from dpjax.accounting.guarantee import Guarantee, exact_total
+from dpjax.accounting.guarantee import Cost, Guarantee
 from dpjax.numerics.solve import root
-
-if TYPE_CHECKING:
-    import jax
-    from jax.typing import ArrayLike
 
 
 def steps_within(each: Cost, *, epsilon: float, delta: float) -> int:
@@ -135,11 +131,11 @@ def epsilon_per_query(
 
     def excess(each: float) -> float:
         one = Guarantee(each, each if promise == "bounded_range" else inf, "swap")
-        return min((count * one).rules_at(delta, numerical=False).values()) - epsilon
+        return min((count * one).by_formulas(delta=delta).values()) - epsilon
 
     low = epsilon / count
     if delta == 0:
-        while exact_total([(low, count)]) > epsilon:
+        while Fraction(low) * count > epsilon:
             low = nextafter(low, 0.0)
         return low
     high = 2 * low
@@ -148,64 +144,6 @@ def epsilon_per_query(
     while excess(low) > 0:
         low *= 1 - 5e-7
     return root(excess, low, high, 5e-7)
-
-
-def epsilon_for_error(
-    profile: Any,
-    mechanism: Callable[[Any, jax.Array], Any],
-    target: ArrayLike,
-    *,
-    lower: float = 1e-4,
-    upper: float = 1e4,
-) -> jax.Array:
-    """Return the epsilon at which the exact mean absolute error meets a target, per row.
-
-    By bisection on log(epsilon): the error at the result is at most ``target``, and just below the
-    result it is above it. (If the error is not monotone in epsilon, the result is one of the points
-    where it falls below the target.)
-
-    Args:
-        profile: a profile with a ``value`` ``(...)``.
-        mechanism: a function of the profile and epsilon that returns a distribution with
-            ``mean_abs_error``, such as ``dpjax.piecewise_laplace``.
-        target: the mean absolute error, positive; broadcasts against the batch.
-        lower: the smallest epsilon to try, and the result where it already meets the target.
-        upper: the largest epsilon to try.
-
-    Returns:
-        Float array of the broadcast shape; NaN where ``upper`` does not meet the target.
-
-    Raises:
-        ValueError: ``target`` is not positive, or not 0 < lower < upper.
-
-    Privacy:
-        Not private: the result depends on the data. Use it for simulation and public data only.
-
-    >>> import dpjax
-    >>> import jax.numpy as jnp
-    >>> profile = dpjax.median(jnp.arange(101.0), lower=0, upper=100, neighbors="swap")
-    >>> epsilon = epsilon_for_error(profile, dpjax.piecewise_laplace, 1.0)
-    >>> round(float(dpjax.piecewise_laplace(profile, epsilon).mean_abs_error(profile.value)), 4)
-    1.0
-    """
-    # Imported here, as this package does not import JAX
-    import jax.numpy as jnp
-
-    from dpjax.numerics.search import bisect
-
-    value = profile.value
-    aim = checks.positive("target", target, value.dtype)
-    batch = jnp.broadcast_shapes(value.shape, aim.shape)
-    checks.positive("lower", lower, value.dtype)
-    low, high = (
-        jnp.broadcast_to(jnp.log(end), batch) for end in checks.bounds(lower, upper, value.dtype)
-    )
-
-    def too_large(log_epsilon: jax.Array) -> jax.Array:
-        return ~(mechanism(profile, jnp.exp(log_epsilon)).mean_abs_error(value) <= aim)
-
-    found = jnp.where(too_large(low), bisect(too_large, low, high)[1], low)
-    return jnp.where(jnp.isnan(aim) | too_large(high), jnp.nan, jnp.exp(found))
 
 
 def _excess(epsilon: float, delta: float) -> Callable[[Cost], float]:

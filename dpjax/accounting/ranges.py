@@ -1,14 +1,11 @@
 """Composition of pure DP and of bounded range, for concrete numbers, in float64.
 
-    advanced_epsilon       k epsilon-DP mechanisms by Dwork, Rothblum and Vadhan (2010); never
-                           better than optimal_pure_epsilon
     optimal_pure_*         k adaptive epsilon-DP mechanisms: exact in the worst case (Kairouz, Oh
                            and Viswanath 2015)
-    bounded_range_*        k mechanisms of bounded range: exact for fixed queries in the worst case,
-                           an upper bound for adaptive queries, which cost more
+    bounded_range_*        k adaptive mechanisms of bounded range: an upper bound
 
 ``each`` and ``bounded_range`` are those of each mechanism, and positive; ``count`` is the number of
-mechanisms, at least 1. ``epsilon`` (except in :func:`advanced_epsilon`) and ``delta`` are those of
+mechanisms, at least 1. ``epsilon`` and ``delta`` are those of
 all mechanisms together, and may be 0: at a delta of 0 epsilons add up.
 
 **The recursion for adaptive queries.** A mechanism of range r has losses in [t - r, t] for a t in
@@ -36,44 +33,22 @@ import math
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dpjax import checks
 from dpjax.accounting import conversions
-from dpjax.accounting.guarantee import exact_total, rounded_up
-from dpjax.numerics.solve import root
+from dpjax.accounting.gaussian_dp import smallest
+from dpjax.accounting.sums import times
 
-Queries = Literal["fixed", "adaptive"]
 Curve = Callable[[float], float]
 # More than the numbers of lies of randomized responses that are added up
 MOST_OUTCOMES = 2_000_000
-# The maximal counts for the recursion, and for the formula of fixed queries
-MOST_STEPS, _MOST_FIXED = 200, 500
+# The maximal count for the recursion
+MOST_STEPS = 200
 # The largest range whose exponential is used; beyond it, the range is treated as pure DP
 _WIDEST = 500.0
-
-
-def advanced_epsilon(epsilon: float, *, count: int, delta: float) -> float:
-    """Return the epsilon at ``delta`` by the advanced composition theorem.
-
-    For k = ``count`` adaptive epsilon-DP mechanisms it is sqrt(2 k log(1/delta)) epsilon + k
-    epsilon (e^epsilon - 1). It is meant for comparison: :func:`optimal_pure_epsilon` is never
-    larger.
-
-    References:
-        Dwork, Rothblum and Vadhan (2010), Theorem III.3.
-
-    >>> round(advanced_epsilon(0.1, count=100, delta=1e-6), 3)
-    6.308
-    """
-    epsilon, count = checks.concrete_epsilon(epsilon), checks.static_integer("count", count, 1)
-    if epsilon > _WIDEST:
-        return math.inf
-    return math.sqrt(
-        2 * count * -math.log(checks.concrete_delta(delta))
-    ) * epsilon + count * epsilon * math.expm1(epsilon)
 
 
 def optimal_pure_delta(each: float, *, count: int, epsilon: float) -> float:
@@ -105,79 +80,61 @@ def optimal_pure_epsilon(each: float, *, count: int, delta: float) -> float:
     >>> round(optimal_pure_epsilon(0.1, count=100, delta=1e-6), 3)
     4.775
     """
-    return _smallest(*_responses(each, count), delta)
+    return smallest(*_responses(each, count), delta)
 
 
-def bounded_range_delta(
-    bounded_range: float, *, count: int, epsilon: float, queries: Queries
-) -> float:
-    """Return a delta for ``count`` mechanisms of this bounded range.
+def bounded_range_delta(bounded_range: float, *, count: int, epsilon: float) -> float:
+    """Return a delta for ``count`` adaptive mechanisms of this bounded range.
 
-    Together they are (epsilon, delta)-DP. Fixed queries: the smallest delta, max over l of sum_i
-    C(k, i) p^(k-i) (1-p)^i (e^(k t - i r) - e^epsilon)_+, where p = (e^-t - e^-r)/(1 - e^-r) at t =
-    clip((epsilon + (l+1) r)/(k+1), 0, r).
+    Together they are (epsilon, delta)-DP. It is an upper bound on a grid of the recursion d_k(g) =
+    max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t) with q = (1 - e^(t-r))/(1 - e^-r), and
+    never more than the delta of pure epsilon-DP, which the range implies. It exceeds the supremum
+    by about 1e-4 of it for few mechanisms, by some percent for hundreds, and by more where epsilon
+    is close to the sum of the ranges. Queries that are fixed before the first answer cost a little
+    less.
 
-    Adaptive queries can choose t after seeing the previous answers, and cost more: an upper bound
-    on a grid of the recursion d_k(g) = max over t of q d_{k-1}(g - t) + (1-q) d_{k-1}(g + r - t)
-    with q = (1 - e^(t-r))/(1 - e^-r), and never more than the delta of pure epsilon-DP, which the
-    range implies. It exceeds the supremum by about 1e-4 of it for few mechanisms, by some percent
-    for hundreds, and by more where epsilon is close to the sum of the ranges.
-
-    More than 200 adaptive mechanisms, and more than 500 fixed ones, whose formula takes count^2
-    steps, are bounded by their Renyi divergences.
+    More than 200 mechanisms are bounded by their Renyi divergences.
 
     Args:
         bounded_range: r, of each mechanism.
         count: k, the number of mechanisms.
         epsilon: of all mechanisms together.
-        queries: ``"fixed"`` if neither a query nor the way it is answered depends on the answer to
-            another one; ``"adaptive"`` otherwise. There is no default, since the formula for fixed
-            queries understates the cost of adaptive ones.
 
     References:
-        Dong, Durfee and Rogers (2020), Theorems 2 and 3.
+        Dong, Durfee and Rogers (2020), Theorem 3.
 
-    >>> at = {"count": 5, "epsilon": 0.5}
-    >>> fixed = bounded_range_delta(0.5, **at, queries="fixed")
-    >>> round(fixed, 4), round(bounded_range_delta(0.5, **at, queries="adaptive"), 4)
-    (0.078, 0.0805)
+    >>> round(bounded_range_delta(0.5, count=5, epsilon=0.5), 4)
+    0.0805
     """
-    return _delta(*_of_ranges(bounded_range, count, queries), epsilon)
+    return _delta(*_of_ranges(bounded_range, count), epsilon)
 
 
-def bounded_range_epsilon(
-    bounded_range: float, *, count: int, delta: float, queries: Queries
-) -> float:
-    """Return an epsilon for ``count`` mechanisms of this bounded range.
+def bounded_range_epsilon(bounded_range: float, *, count: int, delta: float) -> float:
+    """Return an epsilon for ``count`` adaptive mechanisms of this bounded range.
 
     Together they are (epsilon, delta)-DP. The inverse of :func:`bounded_range_delta`, with the same
-    references, limits and ``queries``.
+    references and limits.
 
-    >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6, queries="fixed"), 3)
-    2.246
+    >>> round(bounded_range_epsilon(0.1, count=100, delta=1e-6), 3)
+    2.251
     """
-    return _smallest(*_of_ranges(bounded_range, count, queries), delta)
+    return smallest(*_of_ranges(bounded_range, count), delta)
 
 
-def _of_ranges(bounded_range: float, count: int, queries: Queries) -> tuple[Curve, float]:
+def _of_ranges(bounded_range: float, count: int) -> tuple[Curve, float]:
     """Return an upper bound of the delta at an epsilon, and the epsilon at which it is 0."""
     # So that the grid cells are normal numbers
     r = max(checks.concrete_positive("bounded_range", bounded_range), 1e-305)
     count = checks.static_integer("count", count, 1)
-    most = rounded_up(exact_total([(r, count)]))
-    checks.one_of("queries", queries, ("fixed", "adaptive"))
-    if queries == "fixed" and count <= _MOST_FIXED:
-        return partial(_fixed, r, count), most
+    most = times(r, count)
     pure = _responses(r, count)[0] if count < MOST_OUTCOMES else lambda epsilon: 1.0
     if r > _WIDEST:
         return pure, most
-    if count > MOST_STEPS:
-        rdp = partial(conversions.rdp_of_bounded_range, r)
-        bound: Callable[..., Any] = partial(
-            conversions.delta_of_rdp, lambda order: count * rdp(order=order)
-        )
+    if count <= MOST_STEPS:
+        bound: Callable[..., Any] = partial(_chord, *_worst_divergences(r, count))
     else:
-        bound = partial(_chord, *_worst_divergences(r, count))
+        each = partial(conversions.rdp_of_bounded_range, r)
+        bound = partial(conversions.delta_of_rdp, lambda order: count * each(order=order))
     return lambda epsilon: min(float(bound(epsilon=epsilon)), pure(epsilon)), most
 
 
@@ -189,35 +146,24 @@ def _chord(g: np.ndarray, divergence: np.ndarray, epsilon: float) -> float:
     return left + share * (right - left)
 
 
-def _binomial(count: int, p: float, q: float) -> np.ndarray:
-    """Return the probabilities of 0..count successes, for q = 1 - p at full precision.
-
-    They are computed from the ratios of neighboring terms, from the mode outwards.
-    """
-    mode = min(int((count + 1) * p), count)
-    successes = np.arange(count)
-    with np.errstate(divide="ignore", under="ignore"):
-        ratios = (count - successes) / (successes + 1) * np.divide(p, q)
-        below = np.cumprod(1 / ratios[:mode][::-1])[::-1]
-        weights = np.concatenate([below, [1.0], np.cumprod(ratios[mode:])])
-        return weights / weights.sum()
-
-
 def _responses(each: float, count: int) -> tuple[Curve, float]:
     """Return the delta of independent randomized responses at an epsilon, and their sum.
 
-    Outcomes whose probability underflows are left out.
+    Probabilities of the numbers of lies are computed from the ratios of neighboring ones, from the
+    mode outwards; those that underflow are left out.
     """
     epsilon = checks.concrete_positive("each", each)
     if checks.static_integer("count", count, 1) >= MOST_OUTCOMES:
         raise ValueError(f"count must be below {MOST_OUTCOMES}, got {count}: use zCDP or Renyi DP.")
-    lie = math.exp(-epsilon)
-    probability = _binomial(count, lie / (1 + lie), 1 / (1 + lie))
-    with np.errstate(over="ignore"):
-        loss = (count - 2 * np.arange(count + 1)) * epsilon
-    seen = probability > 0
-    most = rounded_up(exact_total([(epsilon, count)]))
-    return partial(_excess, loss[seen], probability[seen]), most
+    lie, lies = math.exp(-epsilon), np.arange(count + 1)
+    mode = int((count + 1) * lie / (1 + lie))
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        ratios = (count - lies[:-1]) / lies[1:] * lie
+        below = np.cumprod(1 / ratios[:mode][::-1])[::-1]
+        weights = np.concatenate([below, [1.0], np.cumprod(ratios[mode:])])
+        loss = (count - 2 * lies) * epsilon
+    seen = weights > 0
+    return partial(_excess, loss[seen], weights[seen] / weights.sum()), times(epsilon, count)
 
 
 def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
@@ -234,33 +180,11 @@ def _excess(loss: np.ndarray, probability: np.ndarray, epsilon: float) -> float:
     )
 
 
-def _fixed(r: float, count: int, epsilon: float) -> float:
-    wrong, best = np.arange(count + 1), 0.0
-    for t in np.unique(np.clip((epsilon + (wrong + 1) * r) / (count + 1), 0, r)).tolist():
-        # The probabilities of the losses t and t - r under P, which is e^loss Q.
-        up, down = (
-            math.expm1(t - r) / math.expm1(-r),
-            math.exp(t - r) * math.expm1(-t) / math.expm1(-r),
-        )
-        best = max(best, _excess(count * t - wrong * r, _binomial(count, down, up), epsilon))
-    return best
-
-
 def _delta(curve: Curve, most: float, epsilon: float) -> float:
     """Return the delta at an epsilon, which is 0 from ``most`` on."""
     at = checks.concrete_nonnegative("epsilon", epsilon)
     # An underflow must not state pure DP
     return max(curve(at), sys.float_info.min) if at < most else 0.0
-
-
-def _smallest(curve: Curve, most: float, delta: float) -> float:
-    """Return the smallest epsilon in [0, most] with this delta, rounded up."""
-    target = checks.concrete_fraction("delta", delta)
-    if target == 0 or most == math.inf or curve(most) > target:  # there it is 0, up to rounding
-        return most
-    if curve(0.0) <= target:
-        return 0.0
-    return root(lambda epsilon: curve(epsilon) - target, 0.0, most)
 
 
 def _worst_divergences(r: float, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -32,6 +32,7 @@ neighbors with the same weights, so that its zCDP, Gaussian DP and Renyi diverge
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, expm1, inf, log, log1p
 from sys import float_info
 from typing import Literal
@@ -39,10 +40,15 @@ from typing import Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting import losses
-from dpjax.accounting.composition import Composition, Cost
 from dpjax.accounting.conversions import mixed
-from dpjax.accounting.guarantee import Guarantee, Points, points_of
+from dpjax.accounting.groups import for_groups
+from dpjax.accounting.guarantee import (
+    Composition,
+    Cost,
+    Guarantee,
+    Points,
+    points_of,
+)
 
 _ROUNDED_UP = 1 + 2.0**-48  # more than a few roundings to nearest
 # sorted(set()), as np.unique imports numpy.ma
@@ -91,22 +97,22 @@ def poisson_subsample(spent: Cost, *, probability: float) -> Guarantee:
     >>> print(poisson_subsample(Guarantee(1.0, inf, "add_remove", delta=1e-6), probability=0.1))
     0.158566-DP except with probability 1e-07 under add_remove neighbors
     """
-    whole, given = _spent_on("Poisson subsamples", spent, "add_remove")
+    _amplified("Poisson subsamples", spent, "add_remove")
     p = checks.concrete_proportion("probability", probability)
     if p == 1:
-        return given
-    epsilon = _mixed(given.epsilon, p)
-    # Near p = 1 the sum 1 - p (1 - e^-epsilon) would cancel
-    least = -log1p(p * expm1(-given.epsilon)) if p < 0.5 else -log(1 - p + p * exp(-given.epsilon))
-    spread = (epsilon + max(least * _ROUNDED_UP, float_info.min)) * _ROUNDED_UP
+        return (1 * spent).guarantee()
+    pure = spent.epsilon
+    epsilon, lost = _mixed(pure, p), p * expm1(-pure)
+    # Close to -1, one more than it would cancel
+    least = -log1p(lost) if lost > -0.5 else -log(1 - p + p * exp(-pure))
+    spread = (epsilon + max(least * _ROUNDED_UP, float_info.min)) * _ROUNDED_UP if pure else 0.0
     return _sampled(
-        whole,
-        given,
-        ("poisson", p, 1),
+        spent,
+        [(p, 1)],
         epsilon,
-        spread if given.epsilon else 0.0,
-        p * given.delta,
-        () if whole.delta else _poisson_curve(whole, p),
+        spread,
+        p * spent.delta,
+        () if spent.delta else _poisson_curve(spent, p),
     )
 
 
@@ -149,69 +155,91 @@ def fixed_size_subsample(
     >>> print(fixed_size_subsample(spent, taken=10, public_n=100, replacement="without"))
     0.158566-DP except with probability 1e-07 under swap neighbors
     """
-    whole, given = _spent_on("samples of a fixed size", spent, "swap")
+    _amplified("samples of a fixed size", spent, "swap")
     checks.one_of("replacement", replacement, ("with", "without"))
     n, without = checks.static_integer("public_n", public_n, 1), replacement == "without"
     m = checks.static_integer("taken", taken, 1, n if without else 100_000)
     if without and m == n:
-        return given
-    epsilon = _mixed(given.epsilon, m / n) if without else m * _mixed(given.epsilon, 1 / n)
-    growth = m / n
-    if not without and given.epsilon:
-        growth = expm1(epsilon) / expm1(given.epsilon) if epsilon < 700 else inf
-    delta = given.delta and given.delta * growth
-    return _sampled(whole, given, (replacement, m, n), epsilon, 2 * epsilon, delta)
+        return (1 * spent).guarantee()
+    pure, growth, copies = spent.epsilon, m / n, [(m / n, 1)]
+    epsilon = _mixed(pure, m / n)
+    if not without:
+        epsilon, copies = m * _mixed(pure, 1 / n), _copies(m, n)
+        if pure:
+            growth = expm1(epsilon) / expm1(pure) if epsilon < 700 else inf
+    return _sampled(spent, copies, epsilon, 2 * epsilon, spent.delta * growth, kept=without)
 
 
-def _spent_on(sample: str, spent: Cost, neighbors: str) -> tuple[Composition, Guarantee]:
-    """Return the mechanisms that see one sample, as a composition and as one guarantee."""
-    whole = 1 * spent
-    checks.instance(
-        f"subsampling by {sample}", whole, Composition, "a sum of guarantees, or one of them"
-    )
-    if whole.neighbors != neighbors:
+def _copies(m: int, n: int) -> list[tuple[float, int]]:
+    """Return the probabilities that m draws take one of n records 1, 2, ... times, and the numbers.
+
+    That of all unlikely numbers is last, with the number 0.
+    """
+    from scipy.stats import binom
+
+    numbers = np.arange(1, m + 1)
+    weights = binom.pmf(numbers, m, 1 / n)
+    likely = weights > 1e-18
+    rest = max(float(weights[~likely].sum()), float_info.min)
+    return [*zip(weights[likely].tolist(), numbers[likely].tolist(), strict=True), (rest, 0)]
+
+
+def _amplified(sample: str, spent: Cost, neighbors: str) -> None:
+    """Validate the cost of mechanisms that see one sample."""
+    checks.instance(f"subsampling by {sample}", 1 * spent, Composition, "a guarantee, or a sum")
+    if spent.neighbors != neighbors:
         raise ValueError(
             f"{sample} amplify under {neighbors} neighbors, this guarantee is under "
-            f"{whole.neighbors}."
+            f"{spent.neighbors}."
         )
-    return whole, spent if isinstance(spent, Guarantee) else whole.guarantee()
 
 
 def _sampled(
-    whole: Composition,
-    given: Guarantee,
-    sample: tuple[str, float, int],
+    spent: Cost,
+    copies: list[tuple[float, int]],
     epsilon: float,
     spread: float,
     delta: float,
     curve: Points = (),
+    kept: bool = True,
 ) -> Guarantee:
-    """Return the guarantee on a sample, with what is known."""
+    """Return the guarantee on a sample, with what is known.
+
+    ``copies`` are the probabilities that the differing record is in it so many times.
+    """
+    exact = not spent.delta
     # An underflow must not state pure DP
-    delta = max(delta * _ROUNDED_UP, float_info.min) if given.delta else 0.0
-    parts, exact = whole.parts, not given.delta
-    if exact and given.gdp < inf:
-        parts = ((Guarantee(neighbors=given.neighbors, gdp=given.gdp), 1),)
-    sampled = (*sample, parts) if all(losses.known(part) for part, _ in parts) else None
-    kept = exact and sample[0] != "with"
-    if not (epsilon < inf and delta < 1):
-        if not (exact and (curve or sampled)):
+    delta = 0.0 if exact else max(delta * _ROUNDED_UP, float_info.min)
+    noise = Guarantee(neighbors=spent.neighbors, gdp=spent.gdp)
+    whole = 1 * (noise if exact and spent.gdp < inf else spent)
+    known = whole.losses_known()
+    if epsilon == inf or delta >= 1:
+        if not (exact and (curve or known)):
             raise ValueError(
                 "neither an epsilon nor a privacy loss or Renyi divergence that holds without a "
-                f"delta is known on the sample, for {given}."
+                f"delta is known on the sample, for {spent}."
             )
         epsilon, spread, delta = inf, inf, 0.0
     return Guarantee(
-        float(epsilon),
+        epsilon,
         spread if exact else inf,
-        given.neighbors,
+        spent.neighbors,
         delta,
-        float(given.zcdp) if kept and given.epsilon else inf,
-        curve if exact else (),
-        given.gdp if kept else inf,
-        sampled=sampled,
-        unit=given.unit,
+        float(spent.zcdp) if exact and kept else inf,
+        curve,
+        spent.gdp if exact and kept else inf,
+        sampled=tuple((share, _group(whole, size)) for share, size in copies if known),
+        unit=spent.unit,
     )
+
+
+def _group(whole: Composition, size: int) -> Composition:
+    """Return what mechanisms cost groups of a size, except with the deltas of the groups."""
+    try:
+        group = ((for_groups(part, size=size), count) for part, count in whole.parts)
+        return Composition(tuple((replace(part, delta=0.0), count) for part, count in group))
+    except ValueError:  # nothing is promised
+        return 1 * Guarantee(neighbors=whole.neighbors)
 
 
 def _mixed(epsilon: float, share: float) -> float:
@@ -221,7 +249,7 @@ def _mixed(epsilon: float, share: float) -> float:
     return max(min(float(mixed(epsilon, share)) * _ROUNDED_UP, epsilon), float_info.min)
 
 
-def _poisson_curve(whole: Composition, p: float) -> Points:
+def _poisson_curve(whole: Cost, p: float) -> Points:
     """Return the Renyi curve of the module docstring, where it is finite."""
     from scipy.special import gammaln, logsumexp
 

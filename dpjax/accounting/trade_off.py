@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dpjax.accounting.composition import Cost
 from dpjax.accounting.conversions import public
+from dpjax.accounting.guarantee import Cost
 from dpjax.checks.numbers import Interval
 
 _UNIT = Interval("from 0 to 1", 0, 1, "[]")

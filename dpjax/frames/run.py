@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.composition import Composition
-from dpjax.accounting.filters import Budget, charge
-from dpjax.accounting.guarantee import Guarantee
+from dpjax.accounting.filters import PrivacyFilter, charge
+from dpjax.accounting.guarantee import Composition, Guarantee
 from dpjax.checks import Neighbors
 from dpjax.frames.options import Options
 from dpjax.frames.persons import PerUnit, grid_of_records, rule_of
@@ -46,7 +45,7 @@ def release(
     max_groups: int = 1,
     draws: int = 1,
     mechanism: str | None = None,
-    budget: Budget | None = None,
+    budget: PrivacyFilter | None = None,
 ) -> FrameResult:
     """Release statistics of columns of a frame for every group, drawn exactly.
 
@@ -219,7 +218,7 @@ def _run(
     frame: Any,
     columns: Columns,
     options: Options,
-    budget: Budget | None = None,
+    budget: PrivacyFilter | None = None,
     generator: np.random.Generator | None = None,
 ) -> FrameResult:
     """Return a release, or with a generator a simulation."""

@@ -98,8 +98,8 @@ def never_fail(
             separately.
         fallback: the result where no attempt succeeds: a pytree like the outcome, each array
             broadcasting against it.
-        attempts: static, at least 1, chosen without the data; see
-            :func:`dpjax.accounting.failures.attempts_for`.
+        attempts: m, static, at least 1, chosen without the data. All fail with probability at most
+            failure^m.
 
     Returns:
         A pytree like the outcome. An attempt with NaN succeeds if ``succeeded`` says so.
@@ -311,8 +311,8 @@ def bounded_loss(
         fallback: a pytree like the outcome, either public or computed from the data, such as the
             outcome of the smallest loss. In the second case the loss is bounded with probability 1,
             and the guarantee needs ``fallback="private"``.
-        attempts: static, at least 1, chosen without the data; see
-            :func:`dpjax.accounting.failures.attempts_for`.
+        attempts: m, static, at least 1, chosen without the data. All fail with probability at most
+            failure^m.
 
     Returns:
         A pytree like the outcome. Unless it is the fallback, its loss is at most target + 2 tau

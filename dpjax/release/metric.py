@@ -18,7 +18,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
-from dpjax.accounting.filters import Budget, charge
+from dpjax.accounting.filters import PrivacyFilter, charge
 from dpjax.checks import Resolution
 from dpjax.metric_privacy.guarantees import MetricGuarantee
 from dpjax.metric_privacy.metric import Metric
@@ -37,7 +37,7 @@ def metric_laplace(
     resolution: Resolution,
     strategy: Strategy = "optimal",
     draws: int = 1,
-    budget: Budget | None = None,
+    budget: PrivacyFilter | None = None,
 ) -> Release:
     """Release noisy answers of linear queries, with discrete Laplace noise on a public grid.
 

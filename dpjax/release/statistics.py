@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from dpjax import checks
-from dpjax.accounting.filters import Budget, charge
+from dpjax.accounting.filters import PrivacyFilter, charge
 from dpjax.accounting.guarantee import Guarantee
 from dpjax.checks import Neighbors, Resolution
 from dpjax.release import jumps
@@ -80,7 +80,7 @@ class Statistic:
         neighbors: Neighbors,
         counts: Any = None,
         draws: int = 1,
-        budget: Budget | None = None,
+        budget: PrivacyFilter | None = None,
         mechanism: str | None = None,
     ) -> Release:
         """Draw exactly from each row of records.

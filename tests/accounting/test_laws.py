@@ -62,6 +62,10 @@ MECHANISMS = {
     "range": (promise(inf, 0.8), two_losses(0.8, 0.4)),
     "range within epsilon": (promise(0.6, 0.9), two_losses(0.9, 0.6)),
     "sample": (poisson_subsample(PURE, probability=0.3), on_sample(responses(0.7), 0.3)),
+    "approximate sample": (
+        poisson_subsample(promise(0.5, delta=0.02), probability=0.3),
+        on_sample(responses(0.5, 0.02), 0.3),
+    ),
     "on one sample": (poisson_subsample(PURE + NOISE, probability=0.3), on_sample(BOTH, 0.3)),
 }
 CASES = [(name,) for name in MECHANISMS]

@@ -51,8 +51,9 @@ def test_groups_of_groups_are_groups(one, few, many):
     assert is_the_next_float(whole.epsilon, few * many * Fraction(one.epsilon))
     twice = for_groups(for_groups(one, size=few), size=many)
     for name in ("epsilon", "bounded_range", "zcdp"):
-        assert getattr(twice, name) >= getattr(whole, name)
         assert getattr(twice, name) == pytest.approx(getattr(whole, name), rel=1e-14)
+        # zCDP may follow from the range of a smaller group, which is rounded less
+        assert name == "zcdp" or getattr(twice, name) >= getattr(whole, name)
 
 
 @given(EPSILONS, COUNTS)

@@ -21,19 +21,14 @@ ON_HOST |= {"log_ratio", "to_numpyro", "negative_binomial"}
 STATIC = {"q", "p", "resolution", "gamma", "failure", "base"}
 # Promises and plans are of concrete numbers
 CONCRETE = {
-    "advanced_epsilon",
-    "attempts_for",
     "blowfish",
     "bounded_range_delta",
     "bounded_range_epsilon",
-    "bounded_range_of_zcdp",
     "delta_of_gdp",
     "delta_of_rdp",
-    "delta_of_zcdp",
     "epsilon_before_sampling",
     "epsilon_of_gdp",
     "epsilon_of_rdp",
-    "epsilon_of_zcdp",
     "epsilon_per_query",
     "fit_lipschitz_queries",
     "fit_marginals",
@@ -60,7 +55,6 @@ CONCRETE = {
     "optimal_pure_epsilon",
     "optimal_scales",
     "poisson_subsample",
-    "pure_of_zcdp",
     "rdp_of_bounded_range",
     "rdp_of_laplace",
     "rdp_of_pure",
@@ -72,10 +66,7 @@ CONCRETE = {
     "small_db_size",
     "smooth_threshold",
     "steps_within",
-    "subsampled_epsilon",
     "zcdp_of",
-    "zcdp_of_bounded_range",
-    "zcdp_of_pure",
 }
 METRICS = {("metric_privacy", "uniform")}  # unlike that of dpjax.random
 ARRAYS = [

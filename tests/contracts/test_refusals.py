@@ -61,12 +61,10 @@ OTHERS = {
     # A seed; Laplace noise needs no gamma
     ("simulate", "key"),
     ("optimal_beta", "gamma"),
-    # A mechanism itself, not its name
-    ("epsilon_for_error", "mechanism"),
     # A function of noise to what is spent
     ("least_noise", "spent"),
     # What has the methods of a profile, of a composition
-    *((name, "profile") for name in ("epsilon_for_error", "level_measure")),
+    ("level_measure", "profile"),
     *((name, "profile") for name in ("local_sensitivity_error", "local_sensitivity_bound")),
     *((name, "down") for name in ("shifted_interval", "noisy_binary_search")),
     ("trade_off_bound", "spent"),

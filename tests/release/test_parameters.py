@@ -113,7 +113,7 @@ def test_budgets_are_charged_once_after_the_checks_and_before_the_draws(monkeypa
         with pytest.raises(BudgetExceeded):
             statistic.release([1, 4], **options, budget=budget)
         assert len(spent) == drawn > number
-        with pytest.raises(TypeError, match="a PrivacyFilter or a Ledger"):
+        with pytest.raises(TypeError, match=r"a PrivacyFilter \(or a Ledger"):
             statistic.release([1, 4], **options, budget=1.0)
         assert budget.spent == 1.0
         ledger = Ledger(tmp_path / str(number), epsilon=2.0, neighbors=neighbors)
