@@ -23,6 +23,10 @@ class Batch(Shown):
     Its fields broadcast against each other along the batch axes. ``batch[i]`` is row i and
     ``batch[2:5]`` are three rows, as for a NumPy array; the index is static. A row taken out of a
     distribution draws what row 0 draws, because the randomness of a row is derived from its index.
+
+    Fields that all rows share have fewer axes than the batch. So a distribution or a profile must
+    not leave ``vmap`` or ``scan``, which would take an axis of theirs for one of rows: use it
+    inside, and return draws and errors; outside, broadcast: ``epsilon[:, None]``.
     """
 
     # Fields with a trailing event axis; named once per axis

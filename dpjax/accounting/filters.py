@@ -175,7 +175,7 @@ class Totals:
         if costs.delta and not self.mechanism_delta:
             raise ValueError(
                 "this budget reserves no delta for the mechanisms' own deltas, but the guarantee "
-                f"has one: {spent}; set mechanism_delta when it is made."
+                f"has one: {spent}; make it with a delta of twice that, and as mechanism_delta."
             )
         kind, charged = ("zCDP", costs.rho) if self._share else ("pure DP", costs.epsilon)
         if charged == inf:

@@ -42,7 +42,8 @@ class Ledger(PrivacyFilter):
     ``sqlite3`` shows, too. A copy of the file would be a separate budget, and another hard link to
     it is not safe: keep only one. After a process was killed, there may be a journal of SQLite
     beside it, which belongs to it until the ledger is used again. Most network file systems do not
-    lock files reliably.
+    lock files reliably. Fork processes before the first draw or charge, or spawn them: a process
+    that was forked from one with running threads, those of Polars among them, may wait for ever.
 
     Args:
         path: the path of the file; ``~`` is the home, and symbolic links are followed.
@@ -216,8 +217,9 @@ class Ledger(PrivacyFilter):
             try:
                 os.link(made, self.path)
             except OSError:  # it exists, or this file system has no links
+                whole = made.read_bytes()
                 with open(self.path, "xb") as file:
-                    file.write(made.read_bytes())
+                    file.write(whole)
         made.unlink()
 
     def _spent_in(self, file: sqlite3.Connection) -> Spent:

@@ -55,6 +55,9 @@ class Drawn(Batch):
         The same key, program, shapes and backend give the same draws. Rows that are appended on the
         first axis leave the random words of the others alone.
 
+        On the line, draws are differentiated given the piece that they fall into, which is not the
+        derivative of an expectation: for it use closed forms, or ``quantile`` of uniform numbers.
+
         Args:
             key: a scalar typed threefry key.
             shape: the shape of the draws from each row, an integer or a sequence of integers.

@@ -174,7 +174,7 @@ class Line:
     @property
     def rise(self) -> jax.Array:
         """Rate times the change of the cost over each piece, from its lower to its upper edge."""
-        most = float(jnp.finfo(self.dtype).max)
+        most = float(jnp.finfo(self.dtype).max) / 2**8  # the mass of such a piece is normal
         rise = self.rate * (self.right - self.left)
         return jnp.clip(jnp.where(self.low == jnp.inf, 0.0, rise), -most, most)
 

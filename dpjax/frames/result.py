@@ -85,6 +85,8 @@ class FrameResult:
                 ends = rows["lower95"], rows["upper95"]
                 axes.vlines(groups, *ends, color=points.get_color())
         axes.set(xlabel=", ".join(labels), ylabel=drawn)
+        if len(axes.get_xticks()) > 6:
+            axes.tick_params("x", rotation=90)
         if len(self.rows):
             axes.legend()
         return axes

@@ -297,10 +297,10 @@ def _simulated(
 
 def _notes(asked: _Asked, counts: Counts) -> list[str]:
     """Return a sentence on a statistic of bounded records, if many of them are at a bound."""
-    grid = grid_of_records(asked.statistic)
-    if grid is None or asked.statistic.zero_of_nobody:
+    grid, adds_up = grid_of_records(asked.statistic), asked.statistic.zero_of_nobody
+    if grid is None or (adds_up and grid.size == 2):  # a sum of 0 and 1
         return []
-    at_bound = np.isin(counts.values, (0, grid.size - 1))
+    at_bound = np.isin(counts.values, (0, grid.size - 1)[adds_up:])
     share = counts.counts[at_bound].sum() / max(counts.counts.sum(), 1)
     text = (
         f"{100 * share:.0f} % of the records of {asked.name} are at or beyond a bound, and count "

@@ -149,7 +149,7 @@ class Table:
 def _read(values: pl.Series, statistic: Statistic, read: Callable[..., Any]) -> Any:
     """Return the position of each record by ``read``, and which are present."""
     dtype = values.dtype
-    if isinstance(statistic, Count):
+    if type(statistic) is Count:
         there = (values.fill_nan(None) if dtype.is_float() else values).is_not_null().to_numpy()
         return np.zeros(len(there), np.int64), there
     if isinstance(statistic, DistinctCount):

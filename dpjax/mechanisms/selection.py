@@ -422,8 +422,9 @@ def stand_out(
         (epsilon, delta)-DP under the relation that the sensitivity holds for. Among the mechanisms
         that return the best candidate or nothing, no other has a larger probability of an answer at
         any lead of 2 s n, up to what is paid for the rounding of floats, and for an epsilon of at
-        most 40. The lead is compared with multiples of 2 s exactly, up to 2^24 of them; a
-        sensitivity of more than 24 significant bits is rounded up.
+        most 40. In float32 ``log_prob`` is rounded by up to 2e-7, which may be more than a delta.
+        The lead is compared with multiples of 2 s exactly, up to 2^24 of them; a sensitivity of
+        more than 24 significant bits is rounded up.
 
     References:
         Chaudhuri, Hsu and Song (2014); Bun, Dwork, Rothblum and Steinke (2018); Bun, Kamath,

@@ -200,6 +200,14 @@ def test_rows_with_a_nan_or_without_width_have_no_draws_and_those_beside_them_ha
         np.testing.assert_array_equal(points[:, [0, 2]], alone[:, [0, 2]])
 
 
+def test_no_decay_is_too_steep():
+    costs = np.float32([0, 9e37, 9e37])
+    law = PiecewiseExponential(np.float32([0, 1, 2]), costs[:-1], costs[1:], np.float32(1))
+    points = np.asarray(law.sample(KEY, FEW))
+    assert ((points >= 0) & (points < 1e-30)).all()
+    assert law.mean() < 1e-30
+
+
 @pytest.mark.parametrize("draws", [FEW, 2 * FEW])
 def test_gradients_of_draws_agree_with_differences(draws, x64, monkeypatch):
     """Of flat pieces, rising and falling ones, and tails; a shift of the data shifts the draws."""
