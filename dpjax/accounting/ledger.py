@@ -217,9 +217,8 @@ class Ledger(PrivacyFilter):
             try:
                 os.link(made, self.path)
             except OSError:  # it exists, or this file system has no links
-                whole = made.read_bytes()
                 with open(self.path, "xb") as file:
-                    file.write(whole)
+                    file.write(made.read_bytes())
         made.unlink()
 
     def _spent_in(self, file: sqlite3.Connection) -> Spent:
