@@ -163,7 +163,9 @@ def naive(factor: float = 1.0):
     def build(case: Case) -> Built:
         profile = sorted_profile(case)
         edges = jnp.concatenate([jnp.flip(profile.lower, -1), profile.upper[..., 1:]], axis=-1)
-        levels = np.concatenate([np.flip(profile.lower_levels[:-1]), profile.upper_levels[:-1]])
+        levels = np.concatenate(
+            [np.flip(profile.lower_levels[0, :-1]), profile.upper_levels[0, :-1]]
+        )
         center = profile.lower.shape[-1] - 1
         draws = max(1, min(case.draws, SCORES // edges.size))
 

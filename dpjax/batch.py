@@ -24,16 +24,31 @@ class Batch(Shown):
     ``batch[2:5]`` are three rows, as for a NumPy array; the index is static. A row taken out of a
     distribution draws what row 0 draws, because the randomness of a row is derived from its index.
 
-    Fields that all rows share have fewer axes than the batch. So a distribution or a profile must
-    not leave ``vmap`` or ``scan``, which would take an axis of theirs for one of rows: use it
-    inside, and return draws and errors; outside, broadcast: ``epsilon[:, None]``.
+    Fields that rows share have axes of size 1 there.
     """
 
     # Fields with a trailing event axis; named once per axis
     _event_axes: ClassVar[tuple[str, ...]] = ()
     _next_step: ClassVar[str] = ""  # which function accepts this object, for error messages
+    _whole: ClassVar[bool] = False  # whether :func:`dpjax.pytrees.pytree` made the class
     # Dotted attribute paths of public numbers for the repr
     _parameters: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if self._whole:  # JAX may make a class of a user of anything
+            vars(self).update(vars(self._with_rank(len(self.batch_shape))))
+
+    def _with_rank(self, rank: int) -> Self:
+        """Return the same with as many batch axes: ``vmap`` and ``scan`` add one in front."""
+
+        def wider(path: tuple[Any, ...], leaf: Any) -> Any:
+            axes = rank + self._event_axes.count(path[0].name)
+            if isinstance(leaf, Batch):
+                return leaf._with_rank(axes)
+            more = (None,) * (axes - np.ndim(leaf))
+            return leaf[more] if more and not isinstance(leaf, float) else leaf
+
+        return jax.tree_util.tree_map_with_path(wider, self, is_leaf=self._is_part)
 
     @property
     def batch_shape(self) -> tuple[int, ...]:

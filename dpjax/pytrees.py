@@ -21,6 +21,7 @@ def pytree(cls: Class) -> Class:
     was compiled for one class serves another.
     """
     made: Any = dataclass(frozen=True, repr=cls.__repr__ is object.__repr__)(cls)
+    made._whole = True
     static = [one.name for one in fields(made) if one.metadata.get("static")]
     names = [one.name for one in fields(made) if one.name not in static]
     keys = [GetAttrKey(name) for name in names]
@@ -33,7 +34,9 @@ def pytree(cls: Class) -> Class:
         return list(zip(keys, leaves, strict=True)), structure
 
     def unflatten(structure: tuple[Any, ...], leaves: Any) -> Any:
-        return made(**dict(zip(static + names, (*structure, *leaves), strict=True)))
+        tree = object.__new__(made)  # JAX may put anything into it
+        vars(tree).update(zip(names + static, (*leaves, *structure), strict=True))
+        return tree
 
     jax.tree_util.register_pytree_with_keys(made, with_keys, unflatten, flatten)
     return made

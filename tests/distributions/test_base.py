@@ -1,6 +1,7 @@
 """What every distribution shares, on the smallest one that there is, and what is refused."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 
 import dpjax
-from dpjax import PiecewiseExponential
+from dpjax import (
+    Clamped,
+    PiecewiseExponential,
+    inverse_sensitivity,
+    laplace,
+    median,
+    piecewise_laplace,
+)
 from dpjax.distributions import (
     Cauchy,
     DiscreteLaplace,
@@ -53,6 +61,36 @@ class Uniform(Distribution):
 
     def _sample(self, key, shape):
         return jnp.zeros(shape + self.batch_shape, self.dtype)
+
+
+def plain(profile, epsilon):
+    return Clamped(laplace(profile.value, epsilon, sensitivity=2.0), np.zeros(4), np.full(4, 9.0))
+
+
+@pytest.mark.parametrize("resolution", [None, 1])
+def test_distributions_and_profiles_may_leave_vmap_and_scan(resolution):
+    """Also where there are as many rows as epsilons: axes are not taken for one another."""
+    x, epsilons = np.random.default_rng(0).uniform(0, 9, (4, 7)), np.geomspace(0.1, 10, 4)
+    known = {"lower": 0.0, "upper": 9.0, "neighbors": "add_remove", "resolution": resolution}
+
+    @jax.jit
+    def run(x, epsilons):
+        profile = median(x, **known)
+        found = {}
+        for mechanism in (piecewise_laplace, inverse_sensitivity, plain):
+            name, of = mechanism.__name__, partial(mechanism, profile)
+            _, scanned = jax.lax.scan(lambda none, epsilon, of=of: (none, of(epsilon)), 0, epsilons)
+            whole = of(epsilons[:, None]).mean()
+            found[name] = jax.vmap(of)(epsilons).mean(), scanned.mean(), whole
+        rows = jax.vmap(lambda n: median(x, **known, num_records=n))(np.arange(4, 8))
+        alone = median(x, **known, num_records=np.arange(4, 8)[:, None])
+        found["profile"] = [piecewise_laplace(each, 1.0).mean() for each in (rows, rows, alone)]
+        return found
+
+    for name, (mapped, scanned, whole) in run(x, epsilons).items():
+        assert whole.shape == (4, 4), name
+        np.testing.assert_allclose(mapped, whole, rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(scanned, whole, rtol=1e-6, err_msg=name)
 
 
 UNIFORM = Uniform(jnp.array([1.0, 4.0]))

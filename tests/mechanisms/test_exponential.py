@@ -21,7 +21,7 @@ def test_probabilities_are_the_exponentials_of_scores(x64):
     )
     expected = weights / weights.sum(-1, keepdims=True)
     assert_allclose(found.probabilities(), expected, rtol=1e-12)
-    assert_array_equal(found.values, [0, 1, 4, 9, 16])
+    assert_array_equal(found.values, [[[0, 1, 4, 9, 16]]])
 
 
 def test_the_race_of_duff_follows_the_probabilities(x64):

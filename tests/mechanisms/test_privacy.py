@@ -70,7 +70,8 @@ def mistaken(neighbors):
     """The profile of the median with a deliberate mistake, each that somebody could make."""
     right = profiles(neighbors)["median"]
     upper = np.asarray(right.upper)
-    yield "no last interval", replace(right, values=right.values[:, :-1], levels=right.levels[:-1])
+    shorter = {"values": right.values[:, :-1], "levels": right.levels[:, :-1]}
+    yield "no last interval", replace(right, **shorter)
     if neighbors == "swap":
         yield "values of add/remove", profiles("add_remove", "swap")["median"]
         # Why truncate keeps whole pieces
@@ -175,7 +176,7 @@ def with_steps(neighbors):
     profile = replace(
         profile,
         values=profile.values[:, near],
-        levels=profile.levels[near],
+        levels=profile.levels[:, near],
         center=1,
         bounds=(np.array(LOW), np.array(HIGH)),
         step=np.array([RANGE, 3.0])[:, None],
@@ -194,8 +195,8 @@ def test_steps_that_go_on_and_shorter_ones(neighbors, x64):
 
 def test_steps_continue_the_density_and_an_extended_support_goes_beyond_the_bounds(x64):
     profile, distribution = with_steps("add_remove")
-    for edge in (profile.values[:, 0], profile.values[:, 2]):
-        inside = (edge != profile.value) & (edge % HIGH > 0)
+    for edge in (profile.values[0, :, 0], profile.values[0, :, 2]):
+        inside = (edge != profile.value[0]) & (edge % HIGH > 0)
         beside = edge + 1e-7 * np.array([-1, 1])[:, None, None, None]
         before, after = np.asarray(distribution.log_prob(beside))[..., inside]
         assert_allclose(before, after, atol=1e-5)

@@ -123,6 +123,6 @@ def test_radii_and_steps():
         return profile.radii, [mechanism(profile, 1.0).log_prob(y) for mechanism in MECHANISMS]
 
     found, (slope, flat) = known(np.zeros((4, 3)))
-    assert_array_equal(found, [0, 0, 2, 7])
+    assert_array_equal(found, [[0, 0, 2, 7]])
     assert_allclose(slope[1] - slope[0], -0.25, atol=1e-6)
     assert_allclose(flat[1] - flat[0], 0, atol=1e-6)

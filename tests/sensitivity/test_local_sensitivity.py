@@ -174,7 +174,7 @@ def test_steps_after_radii_that_are_longer_than_a_step(num_steps, x64):
         cut = replace(
             profile,
             values=profile.values[:, near],
-            levels=profile.levels[near],
+            levels=profile.levels[:, near],
             center=2,
             step=np.ones(120),
             bounds=profile.support,

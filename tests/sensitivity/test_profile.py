@@ -78,7 +78,10 @@ def test_truncations_and_radii():
         found = made[name]
         assert (found.upper.tolist(), found.lower.tolist()) == (above, below), name
         levels = list(range(found.upper.shape[-1])), list(range(found.lower.shape[-1]))
-        assert (found.upper_levels.tolist(), found.lower_levels.tolist()) == levels, name
+        assert (
+            found.upper_levels.ravel().tolist(),
+            found.lower_levels.ravel().tolist(),
+        ) == levels, name
         assert (found.neighbors == "add_remove") == (name == "one after the other")
 
 

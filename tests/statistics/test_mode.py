@@ -32,7 +32,7 @@ def scores(statistic, neighbors):
     some = rows("add_remove", "mask", 0, GRID)  # NaN is absent under both
     made = jax.jit(partial(statistic, candidates=CANDIDATES, neighbors=neighbors))
     found = made(some.x.astype(np.float32), **some.given)
-    return np.asarray(found.scores), float(found.sensitivity)
+    return np.asarray(found.scores), found.sensitivity.item()
 
 
 def of_tests(tests, neighbors):

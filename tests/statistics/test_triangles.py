@@ -83,7 +83,7 @@ def test_every_graph_against_brute_force(n):
     beyond = np.full((len(count), 1), n - 2)  # the global sensitivity
     np.testing.assert_array_equal(local.at_distance, np.append(largest, beyond, axis=-1))
     assert (np.asarray(local.value) == count).all()
-    assert [float(end) for end in (local.lower, local.upper)] == [0, comb(n, 3)]
+    assert [end.item() for end in (local.lower, local.upper)] == [0, comb(n, 3)]
     assert np.max(np.abs(flips(largest[:, 0]) - largest[:, 0])) == 1  # Delta' of Corollary 5.2
     assert np.any(largest[:, 1] > largest[:, 0])  # the loose index of Corollary 5.1 is not needed
     if n == 4:
