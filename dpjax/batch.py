@@ -46,7 +46,8 @@ class Batch(Shown):
             if isinstance(leaf, Batch):
                 return leaf._with_rank(axes)
             more = (None,) * (axes - np.ndim(leaf))
-            return leaf[more] if more and not isinstance(leaf, float) else leaf
+            array = leaf if hasattr(leaf, "shape") else jnp.asarray(leaf)  # of no dtype of its own
+            return array[more] if more else leaf
 
         return jax.tree_util.tree_map_with_path(wider, self, is_leaf=self._is_part)
 

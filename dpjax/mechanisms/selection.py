@@ -455,7 +455,7 @@ def _cost_of_leads(
     second = jnp.max(jnp.where(is_best, -jnp.inf, scores), axis=-1)
     steps = in_float64(_steps, best, second, sensitivity)
     answer, rest = _answers(steps, jnp.minimum(epsilon, 40.0), delta)
-    # Of epsilon by itself: a minimum may pass over a NaN
+    # The minimum is not asked, as it may pass over a NaN
     ok = jnp.isfinite(best) & ~jnp.isnan(answer + rest + sensitivity + epsilon)
     cost = jnp.where(is_best, -answer[..., None], jnp.inf)
     return jnp.where(ok[..., None], concatenate(cost, -rest[..., None]), jnp.nan)

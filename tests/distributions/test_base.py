@@ -93,6 +93,13 @@ def test_distributions_and_profiles_may_leave_vmap_and_scan(resolution):
         np.testing.assert_allclose(scanned, whole, rtol=1e-6, err_msg=name)
 
 
+def test_numbers_of_python_are_parameters_of_a_batch():
+    edges, costs = np.float32([[0, 1, 3], [0, 2, 3]]), np.float32([0, 1])
+    for rate in (1, 1.0, np.float32(1)):
+        found = PiecewiseExponential(edges, costs, costs, rate)
+        assert (found.batch_shape, found.mean().dtype) == ((2,), np.float32)
+
+
 UNIFORM = Uniform(jnp.array([1.0, 4.0]))
 
 
