@@ -56,12 +56,12 @@ from dpjax.checks.static import (
 )
 
 if TYPE_CHECKING:
-    from dpjax.checks.arrays import float_array, float_dtype, remaining, score_array
+    from dpjax.checks.arrays import float_array, float_dtype, score_array
 else:
 
     def __getattr__(name: str) -> Any:
         """Import a check that needs JAX on first use."""
-        if name not in ("float_array", "float_dtype", "remaining", "score_array"):
+        if name not in ("float_array", "float_dtype", "score_array"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(importlib.import_module("dpjax.checks.arrays"), name)
         return found

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
 from dpjax.checks.host import host_floats
 
@@ -76,29 +75,6 @@ def apart(low: jax.Array, high: jax.Array, most: float) -> tuple[jax.Array, jax.
     """Return bounds with NaN for those that are not apart by ``1 / most`` to ``most``."""
     ok = (high - low >= 1 / most) & (high - low <= most)
     return jnp.where(ok, low, jnp.nan), jnp.where(ok, high, jnp.nan)
-
-
-def remaining(message: str, rest: Callable[..., Any], *public: ArrayLike, dtype: Any) -> jax.Array:
-    """Return ``rest(xp, *public)``, a remaining budget that must be finite and positive.
-
-    If all public values are Python or NumPy numbers, another result raises ``ValueError``.
-    Otherwise such rows are NaN, and so are rows of infinite public values, as an infinite budget
-    would remove all noise.
-
-    Args:
-        message: of the error, with a ``{}`` for each public value and one for the result.
-        rest: a function of NumPy or ``jax.numpy``, and of the public values.
-        public: numbers that broadcast against each other.
-        dtype: of the result.
-    """
-    xp, kind = (jnp, dtype) if any(isinstance(v, jax.Array) for v in public) else (np, np.float64)
-    with np.errstate(all="ignore"):
-        arrays = [xp.asarray(value).astype(kind) for value in public]
-        value = rest(xp, *arrays)
-        good = reduce(xp.logical_and, map(xp.isfinite, (value, *arrays)), value > 0)
-        if xp is np and not np.all(good):
-            raise ValueError(message.format(*public, value))
-        return jnp.where(good, value, jnp.nan).astype(dtype)
 
 
 @partial(jax.jit, inline=True, static_argnames=("dtype", "holds"))

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
-from dpjax.numerics.arrays import take
+from dpjax.numerics.arrays import integers, take
 from dpjax.pytrees import pytree
 
 ALL = slice(None)
@@ -70,7 +70,7 @@ class Lanes(NamedTuple):
     def of(size: int) -> Lanes:
         """Split ``size`` pieces into about as many slots as lanes, at most 16."""
         lanes = -(-size // min(2 ** round(log2(size) / 2), _SLOTS))
-        begins = np.arange(0, size, lanes, dtype=np.int32)
+        begins = integers(0, size, lanes)
         return Lanes(lanes, np.minimum(begins, size - lanes).astype(np.int32), begins)
 
     @property

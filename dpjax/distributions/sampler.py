@@ -37,7 +37,7 @@ import numpy as np
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.line import Lanes, Line, Weights, steepness
-from dpjax.numerics.arrays import by_platform, materialized, take
+from dpjax.numerics.arrays import by_platform, integers, materialized, take
 from dpjax.numerics.search import count_leading
 from dpjax.random.variates import uniform, words
 
@@ -218,7 +218,7 @@ def _in_chunks(some: Callable[[jax.Array], Any], step: int, drawn: jax.Array) ->
     draws, step = drawn.shape[-2], max(step, 1)
     if draws <= step:
         return some(drawn)
-    starts = np.minimum(np.arange(0, draws, step, dtype=np.int32), np.int32(draws - step))
+    starts = np.minimum(integers(0, draws, step), np.int32(draws - step))
 
     def chunk(start: jax.Array) -> Any:
         return some(jax.lax.dynamic_slice_in_dim(drawn, start, step, axis=-2))

@@ -52,11 +52,13 @@ Together: (e1 + e2, delta)-DP.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from math import exp, log
 from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
@@ -277,12 +279,24 @@ def _smoothed(
 ) -> tuple[SmoothSensitivity, jax.Array]:
     """Return a smooth sensitivity, and the rate that its beta leaves of the budget.
 
-    A local sensitivity is smoothed at a public beta.
+    A local sensitivity is smoothed at a public beta. Of Python and NumPy numbers, a rate that is
+    not finite and positive raises ``ValueError``; rows of JAX arrays are NaN instead, also where
+    what is public is infinite, as an infinite budget would remove all noise.
     """
     found = smooth.smooth(beta()) if isinstance(smooth, LocalSensitivity) else smooth
-    message = "beta = {1} exhausts the budget of {0}: choose a smaller beta (see optimal_beta)."
-    rate = checks.remaining(message, rest, budget, found.beta, *public, dtype=found.dtype)
-    return found, representable(found, rate)
+    public = budget, found.beta, *public
+    traced = any(isinstance(number, jax.Array) for number in public)
+    xp, dtype = (jnp, found.dtype) if traced else (np, np.float64)
+    with np.errstate(all="ignore"):
+        numbers = [xp.asarray(number).astype(dtype) for number in public]
+        rate = rest(xp, *numbers)
+        good = reduce(xp.logical_and, map(xp.isfinite, (rate, *numbers)), rate > 0)
+    if xp is np and not np.all(good):
+        raise ValueError(
+            f"beta = {found.beta} exhausts the budget of {budget}: choose a smaller beta (see "
+            "optimal_beta)."
+        )
+    return found, representable(found, jnp.where(good, rate, jnp.nan).astype(found.dtype))
 
 
 def optimal_sigma(zcdp: ArrayLike, *, beta: ArrayLike) -> jax.Array:

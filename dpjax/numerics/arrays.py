@@ -12,8 +12,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax.numerics import host_call
+
+
+def integers(*ends: int) -> np.ndarray:
+    """Return ``np.arange(*ends)`` in int32, the dtype of indices and ranks, with x64 or without."""
+    return np.arange(*ends, dtype=np.int32)
 
 
 @partial(jax.jit, inline=True)

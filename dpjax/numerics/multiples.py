@@ -25,14 +25,6 @@ def from_multiples(number: jax.Array, resolution: Fraction) -> jax.Array:
     return _times(number, resolution.numerator, resolution.denominator)
 
 
-@partial(jax.jit, inline=True, static_argnames="resolution")
-def multiple_from(x: jax.Array, resolution: Fraction) -> jax.Array:
-    """Return the smallest multiple that is not below x, up to rounding."""
-    number = to_multiples(x, resolution)
-    below = from_multiples(number, resolution) < x * (1 - 8 * float(jnp.finfo(x.dtype).eps))
-    return from_multiples(jnp.where(below, number + 1, number), resolution)
-
-
 def most_multiples(dtype: Any) -> int:
     """Return the largest index up to which all indices and half-integers are exact floats."""
     return 2 ** (jnp.finfo(dtype).nmant - 1)

@@ -17,8 +17,8 @@ from dpjax import checks
 from dpjax.batch import Batch
 from dpjax.checks import Relation
 from dpjax.display import Picture
-from dpjax.numerics.arrays import concatenate
-from dpjax.numerics.multiples import from_multiples, most_multiples, multiple_from
+from dpjax.numerics.arrays import concatenate, integers
+from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.pytrees import pytree
 
 Reached = Literal["bounds", "extremes", "intervals"]
@@ -232,7 +232,10 @@ class SensitivityProfile(Batch):
             return self._with_sides(partial(_cap, k))
         size = None if step is None else checks.positive("step", step, self.dtype)
         if size is not None and self.resolution is not None:
-            size = multiple_from(size, self.resolution)  # a longer step is also valid
+            # The next multiple, up to rounding, as a longer step is also valid
+            number, rounding = to_multiples(size, self.resolution), 8 * jnp.finfo(self.dtype).eps
+            below = from_multiples(number, self.resolution) < size * (1 - rounding)
+            size = from_multiples(jnp.where(below, number + 1, number), self.resolution)
         if size is None and support is None:
             raise ValueError("step must be given, because this profile has no bounds.")
         ends_in_a_jump = support is not None and (size is None or num_steps is not None)
@@ -305,7 +308,7 @@ def from_sides(
 
 def counted(down: int, up: int, dtype: Any) -> jax.Array:
     """Return the levels down, ..., 1, 0, 1, ..., up."""
-    return jnp.abs(jnp.arange(-down, up + 1, dtype=jnp.int32)).astype(dtype)
+    return jnp.abs(integers(-down, up + 1)).astype(dtype)
 
 
 @partial(jax.jit, inline=True, static_argnames="sign")

@@ -45,7 +45,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.arrays import take
+from dpjax.numerics.arrays import integers, take
 from dpjax.sensitivity import LocalSensitivity, SmoothSensitivity
 from dpjax.statistics.padded_records import bounded_records
 from dpjax.statistics.ranks import (
@@ -172,14 +172,14 @@ def _local_sensitivity(
     value = ranks.read(x, ranks.base(x.n))[..., 0]
     rows, n, size, u, v = x.values, x.n, x.n_max + 1, ranks.per_record, ranks.denominator
     if neighbors == "swap":
-        below = np.arange(size + 1, dtype=np.int32)
+        below = integers(size + 1)
         return value, _largest_rise(rows, n, ranks, v, None, below)
     if 2 * u < v:
-        rows = -take(rows, jnp.maximum(n + 1 - np.arange(size + 1, dtype=np.int32), 0))
+        rows = -take(rows, jnp.maximum(n + 1 - integers(size + 1), 0))
         constant = 1 - ranks.constant if ranks.definition == "lower" else v - ranks.constant
         u, ranks = v - u, ranks._replace(per_record=v - u, constant=constant)
     if 2 * u == v:
-        of_counts, k = _rise(rows, n, ranks, u, 2), np.arange(size, dtype=np.int32)
+        of_counts, k = _rise(rows, n, ranks, u, 2), integers(size)
         found = of_counts(jnp.maximum(n - k, 0), 0)[0]
         if ranks.definition == "linear":
             found = jnp.maximum(found, of_counts(jnp.maximum(n - k - 1, 0), 0)[0])
@@ -191,7 +191,7 @@ def _local_sensitivity(
         share = float(1 - Fraction(u, v))
         rise = jnp.maximum(share * one, abs(one - share * (rows[..., -1:] - rows[..., :1])))
         emptied = jnp.maximum(found, jnp.max(rise, axis=-1, keepdims=True))
-        found = jnp.where(np.arange(size, dtype=np.int32) < n - 1, found, emptied)
+        found = jnp.where(integers(size) < n - 1, found, emptied)
     return value, found
 
 
@@ -213,12 +213,12 @@ def _interval(ranks: Ranks, step: int, count: Any) -> tuple[Any, Any, Any, Any]:
 
 def _datasets(ranks: Ranks, step: int, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return all pairs of N < size and p that can be optimal under add/remove."""
-    counts = [np.arange(size, dtype=np.int32)]
+    counts = [integers(size)]
     while (last := counts[-1]).size:
         fewer = last - 2 * len(counts)
         smaller = _interval(ranks, step, fewer)[1] < _interval(ranks, step, last)[1]
         counts.append(last[smaller & (fewer >= 0)])
-    below = np.repeat(np.arange(len(counts), dtype=np.int32), [len(some) for some in counts])
+    below = np.repeat(integers(len(counts)), [len(some) for some in counts])
     return np.concatenate(counts), below
 
 
@@ -254,7 +254,7 @@ def _rise(
     N and p may differ between the k. A dataset has k // ``width`` records less per distance.
     """
     size, unit, pad = rows.shape[-1] - 1, 2.0 * ranks.denominator, 2 * rows.shape[-1] + 2
-    k = np.arange(size, dtype=np.int32)
+    k = integers(size)
     # Every record is repeated as often as consecutive distances read it.
     padded = jnp.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(pad, pad)], mode="edge")
     records = jnp.repeat(padded, width, axis=-1)

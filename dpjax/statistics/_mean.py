@@ -27,7 +27,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.arrays import take
+from dpjax.numerics.arrays import integers, take
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
@@ -123,7 +123,7 @@ def _sides(
 ) -> tuple[jax.Array, jax.Array]:
     """Return the values above and below."""
     n, levels = x.n, max(x.n_max, 1) if neighbors == "swap" else x.n_max + 1
-    level: Any = np.arange(levels + 1, dtype=np.int32)
+    level = integers(levels + 1)
     # The empty dataset is excluded: its value, the midpoint, never exceeds what one record and one
     # bound reach.
     most = jnp.where(level == n, n - 1, jnp.minimum(level, n))

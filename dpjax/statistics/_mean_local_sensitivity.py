@@ -21,11 +21,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax.checks import Neighbors
-from dpjax.numerics.arrays import take
+from dpjax.numerics.arrays import integers, take
 from dpjax.numerics.search import count_leading
 from dpjax.sensitivity import LocalSensitivity
 from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
@@ -77,7 +76,7 @@ def mean_local_sensitivity(
 
 def _at_distances(x: SortedRows, neighbors: Neighbors) -> tuple[jax.Array, jax.Array]:
     """Return the mean ``(...)`` and A_0, ..., A_n."""
-    n, dtype, k = x.n, x.values.dtype, np.arange(x.n_max + 1, dtype=np.int32)
+    n, dtype, k = x.n, x.values.dtype, integers(x.n_max + 1)
     grid = on_grid(x, x.low, x.high - x.low, 2 * x.n_max + 2)
     reach, unit = grid.high, grid.unit
     # On the first axis, distances from the bound at which records are added, ascending: below for v

@@ -31,6 +31,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
+from dpjax.numerics.arrays import integers
 from dpjax.numerics.multiples import from_multiples, most_multiples, to_multiples
 from dpjax.sensitivity.scores import CandidateScores
 from dpjax.statistics.padded_records import nan_where_absent
@@ -193,7 +194,7 @@ def _changes(counts: jax.Array, neighbors: Neighbors) -> jax.Array:
     if neighbors == "swap":
         lead = lead // 2
         above = jnp.cumsum(largest, dtype=np.int32)
-        number = np.arange(1, counts.size + 1, dtype=np.int32)
+        number = integers(1, counts.size + 1)
         at_counts = (1 + number) * largest - above  # nonincreasing, at most 2n
         # Number of candidates with more than t records.
         ahead = jnp.searchsorted(-at_counts, -counts).astype(np.int32)

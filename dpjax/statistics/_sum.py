@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors, Resolution
-from dpjax.numerics.arrays import take
+from dpjax.numerics.arrays import integers, take
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, on_grid, prefix_sums
 from dpjax.statistics.padded_records import bounded_records
@@ -122,7 +122,7 @@ def _sides(
     smallest, largest = prefix_sums(grid.ascending), prefix_sums(grid.descending)
     total = take(smallest, x.n)
     if neighbors == "swap":
-        gone = jnp.minimum(np.arange(x.n_max + 1, dtype=np.int32), x.n)
+        gone = jnp.minimum(integers(x.n_max + 1), x.n)
         came = gone.astype(total.dtype)
         above = total - take(smallest, gone) + came * grid.high
         below = total - take(largest, gone) + came * grid.low

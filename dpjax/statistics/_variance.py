@@ -36,12 +36,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.arrays import take
+from dpjax.numerics.arrays import integers, take
 from dpjax.sensitivity.profile import SensitivityProfile, from_sides
 from dpjax.statistics.exact_sums import from_sorted, prefix_sums
 from dpjax.statistics.padded_records import bounded_records
@@ -116,7 +115,7 @@ def _sides(x: SortedRows, levels: int) -> tuple[jax.Array, jax.Array]:
     distance = x.present((x.values[..., 1:-1] - median) / width)
     sums = prefix_sums(jnp.stack([distance, jnp.square(distance)]))
     total = take(sums, jnp.broadcast_to(n, (2, *width.shape)))
-    start: Any = np.arange(size + 1, dtype=np.int32)
+    start = integers(size + 1)
 
     def windows(length: Any) -> jax.Array:
         """Return the sums over so many records from ``start`` on."""
@@ -137,7 +136,7 @@ def _sides(x: SortedRows, levels: int) -> tuple[jax.Array, jax.Array]:
         largest = jnp.max(jnp.where(start <= n - level, larger, 0.0), axis=(0, -1))
         return largest, jnp.min(jnp.where(start <= level, smaller, jnp.inf), axis=-1)
 
-    level: Any = np.arange(levels + 1, dtype=np.int32)
+    level = integers(levels + 1)
     above, below = (
         jnp.moveaxis(side, 0, -1) / number for side in jax.lax.map(extremes, jnp.asarray(level))
     )

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.checks import Neighbors
 from dpjax.numerics.float64 import in_float64
@@ -85,10 +84,9 @@ def on_grid(
         number = (numbers - origin) / unit
         return number + jax.lax.stop_gradient(jnp.round(number * steps) / steps - number)
 
-    descending = x.at(jnp.maximum(x.n - np.arange(x.n_max, dtype=np.int32), 0))
     return OnGrid(
         x.present(rounded(x.values[..., 1:-1])),
-        x.present(rounded(descending)),
+        x.present(rounded(x.descending()[..., :-1])),
         rounded(x.low),
         rounded(x.high),
         unit,

@@ -22,6 +22,7 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Resolution
+from dpjax.numerics.arrays import integers
 from dpjax.numerics.float64 import in_float64
 from dpjax.sensitivity.down import DownSensitivity, in_multiples
 from dpjax.statistics.padded_records import bounded_records, presence, present_records
@@ -257,8 +258,7 @@ def _id(value: Any) -> Any:
 def _maximum(
     present: jax.Array | None, records: jax.Array, low: jax.Array, high: jax.Array
 ) -> jax.Array:
-    x = sort_rows(records, present, low, high, neighbors="add_remove")
-    return x.at(jnp.maximum(x.n - np.arange(x.n_max + 1, dtype=np.int32), 0))
+    return sort_rows(records, present, low, high, neighbors="add_remove").descending()
 
 
 @jax.jit
@@ -297,7 +297,7 @@ def _distinct(ids: jax.Array, present: jax.Array | None) -> jax.Array:
     # People with the rarest ids leave first.
     people = jnp.sort(_totals(there.astype(np.int32), ids), axis=-1)
     gone = jnp.cumsum(people, axis=-1, dtype=np.int32)
-    levels = np.arange(gone.shape[-1] + 1, dtype=np.int32)
+    levels = integers(gone.shape[-1] + 1)
     find = jnp.vectorize(partial(jnp.searchsorted, side="right"), signature="(n),(m)->(m)")
     return gone.shape[-1] - find(gone, levels)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors
+from dpjax.numerics.arrays import integers
 from dpjax.sensitivity.profile import counted
 from dpjax.statistics.sorting import SortedRows
 
@@ -47,7 +48,7 @@ class Ranks(NamedTuple):
             # Unsigned, an index needs no check for counting from the end.
             return x.at(jnp.clip(rank, 0, x.n_max + 1).astype(jnp.uint32))
 
-        whole_row = v * np.arange(x.n_max + 2, dtype=np.int32)
+        whole_row = v * integers(x.n_max + 2)
         if isinstance(numerator, np.ndarray) and np.array_equal(numerator.ravel(), whole_row):
             return x.values
         if self.definition == "lower":
@@ -66,7 +67,7 @@ class Ranks(NamedTuple):
         # The rank n + 1; of ranks beyond n, a ceil makes it.
         end = self.denominator * x.n_max + (1 if self.definition == "lower" else self.denominator)
         down, up = (-(-far // self.step) for far in (base, end - base))
-        level = np.arange(-down, up + 1, dtype=np.int32)
+        level = integers(-down, up + 1)
         values = self.read(x, self.base(x.n) + np.int32(self.step) * level)
         return values, counted(down, up, values.dtype), down
 
@@ -76,8 +77,8 @@ class Ranks(NamedTuple):
         # For a full row, which has the most knots on either side.
         top = self.per_record * x.n_max + self.constant
         down, up = -(-top // self.denominator), x.n_max + 1 - top // self.denominator
-        below = jnp.maximum(-(-base // v) - np.arange(down, 0, -1, dtype=np.int32), 0)
-        above = jnp.minimum(base // v + np.arange(1, up + 1, dtype=np.int32), x.n + np.int32(1))
+        below = jnp.maximum(-(-base // v) - integers(down, 0, -1), 0)
+        above = jnp.minimum(base // v + integers(1, up + 1), x.n + np.int32(1))
         numerator = jnp.concatenate([below * v, base, above * v], axis=-1)
         values = self.read(x, numerator)
         levels = abs(numerator - base).astype(values.dtype) / np.asarray(self.step, values.dtype)

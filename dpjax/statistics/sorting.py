@@ -20,7 +20,7 @@ import numpy as np
 
 from dpjax import checks
 from dpjax.checks import Neighbors
-from dpjax.numerics.arrays import by_platform, take
+from dpjax.numerics.arrays import by_platform, integers, take
 from dpjax.numerics.host_call import allowed, host_call
 from dpjax.numerics.multiples import to_multiples
 
@@ -59,9 +59,13 @@ class SortedRows(NamedTuple):
         """Return x[index]."""
         return take(self.values, index)
 
+    def descending(self) -> jax.Array:
+        """Return x[n], ..., x[1], and ``low`` from there on: ``(..., n_max + 1)``."""
+        return self.at(jnp.maximum(self.n - integers(self.n_max + 1), 0))
+
     def present(self, values: jax.Array) -> jax.Array:
         """Replace by 0 the values, of x[1], ..., x[n_max], beyond n."""
-        return jnp.where(np.arange(self.n_max, dtype=np.int32) < self.n, values, 0.0)
+        return jnp.where(integers(self.n_max) < self.n, values, 0.0)
 
 
 def sort_rows(

@@ -227,8 +227,8 @@ def scales_of(smooth, epsilon, delta):
 
 
 def test_what_would_leak_is_no_distribution():
-    """Without noise, with an infinite budget or a delta of 1, the draws would be the statistic. And
-    the scale of 8 records would fit into float32 where that of 7 would not: a distribution for one
+    """Without noise, with an infinite budget or a delta of 1, the draws would be the statistic;
+    beta may take all of a budget; and the scale of 8 records would fit into float32 where that of 7 would not: a distribution for one
     of them tells them apart.
     """
     known = {"lower": 0, "upper": 3e29, "neighbors": "add_remove", "definition": "lower"}
@@ -238,6 +238,7 @@ def test_what_would_leak_is_no_distribution():
     for smooth, epsilon, delta, bad in (
         (narrow, 0.4, 0.3, [False] * 3),
         (narrow, np.inf, 0.3, [True] * 3),
+        (narrow, 0.05, 0.3, [True, False, True]),
         (narrow, 0.4, 1.0, [False, True, False]),
         (wide, 0.4, 0.3, [True] * 3),
     ):
