@@ -243,9 +243,13 @@ def pick(array: jax.Array, at: Any) -> jax.Array:
 
 
 def near(nats: jax.Array) -> jax.Array:
-    """Bring numbers beyond 2^28 nearer, in their order, so that they are exponents."""
-    beyond = jnp.log2(jnp.clip(nats / FAR, 1.0, 1e300))
-    return jnp.where(nats < FAR, nats, FAR + 2.0**16 * beyond)
+    """Bring float64 numbers beyond 2^28 nearer, in their order, so that they are exponents.
+
+    The bits of a float, read as an integer, are its logarithm but for a small curve.
+    """
+    bits = jax.lax.bitcast_convert_type(jnp.maximum(nats / FAR, 1.0), jnp.int64)
+    beyond = bits.astype(nats.dtype) * 2.0**-52 - 1023
+    return jnp.minimum(nats, FAR) + 2.0**16 * beyond
 
 
 def _exponent(x: jax.Array) -> jax.Array:
