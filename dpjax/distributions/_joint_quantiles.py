@@ -46,6 +46,7 @@ from jax.typing import ArrayLike
 from dpjax import checks
 from dpjax.distributions.base import Drawn
 from dpjax.distributions.discrete_laplace import DiscreteLaplace
+from dpjax.numerics.arrays import varying
 from dpjax.numerics.multiples import from_multiples, to_multiples
 from dpjax.numerics.search import count_leading
 from dpjax.pytrees import pytree
@@ -296,7 +297,7 @@ def _forward(row: _Row, low: jax.Array, high: jax.Array) -> _Levels:
         sums = _sums(last / scale, row.rate)
         return (runs, sums, scale), _Levels(first, sums, jnp.log(scale))
 
-    start = jnp.zeros((m, size)), jnp.zeros((3, size)), jnp.ones(())
+    start = varying((jnp.zeros((m, size)), jnp.zeros((3, size)), jnp.ones(())), whole > 0)
     return jax.lax.scan(level, start, jnp.arange(m, dtype=jnp.int32))[1]
 
 
@@ -344,6 +345,7 @@ def _back(row: _Row, levels: _Levels, slot_at: jax.Array, run_at: jax.Array) -> 
         return (jnp.where(left == 0, slot, above), left, slot), slot
 
     start = jnp.int32(size - 1), jnp.int32(0), jnp.int32(0)
+    start = varying(start, width[0] >= 0)
     return jax.lax.scan(level, start, (k, levels.sums, slot_at, run_at), reverse=True)[1]
 
 

@@ -25,7 +25,7 @@ from dpjax.distributions.discrete_laplace import DiscreteLaplace
 from dpjax.distributions.noise import SymmetricNoise
 from dpjax.distributions.piecewise import PiecewiseExponential, laplace_noise
 from dpjax.distributions.transforms import Transform, ends_on_scale
-from dpjax.numerics.arrays import concatenate, take
+from dpjax.numerics.arrays import concatenate, take, varying
 from dpjax.numerics.float64 import in_float64
 from dpjax.pytrees import pytree
 
@@ -206,8 +206,9 @@ def _integrate(distribution: PiecewiseExponential, cuts: jax.Array, function: Ma
         values = function(start + jnp.where(here.rises, away, width - away))
         return found + jnp.sum(_product(mass * weight, values), axis=-1)
 
-    shape = jax.eval_shape(function, mass).shape[:-1]
-    return jax.lax.fori_loop(np.int32(0), np.int32(_NODES), add, jnp.zeros(shape, mass.dtype))
+    zeros = jnp.zeros(jax.eval_shape(function, mass).shape[:-1], mass.dtype)
+    zeros = varying(zeros, jnp.any(mass > 0))
+    return jax.lax.fori_loop(np.int32(0), np.int32(_NODES), add, zeros)
 
 
 def _product(mass: jax.Array, value: jax.Array) -> jax.Array:

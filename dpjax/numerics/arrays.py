@@ -65,11 +65,18 @@ def materialized(compute: Callable[[], Any], always: jax.Array) -> Any:
     """
 
     def conditionally() -> Any:
-        shapes = jax.eval_shape(compute)
-        nothing = partial(jax.tree.map, lambda a: jnp.zeros(a.shape, a.dtype), shapes)
-        return jax.lax.cond(always, compute, nothing)
+        nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(compute))
+        return jax.lax.cond(always, compute, lambda: varying(nothing, always))
 
     return by_platform(cpu=conditionally, default=compute)
+
+
+def varying(arrays: Any, holds: jax.Array) -> Any:
+    """Return the arrays; inside ``jax.shard_map`` they vary over the same axes as a test does.
+
+    Loops and conditions need that of what they carry.
+    """
+    return jax.tree.map(lambda array: jnp.where(holds, array, array), arrays)
 
 
 def by_platform(*arrays: Any, cpu: Callable[..., Any], default: Callable[..., Any]) -> Any:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.numerics.arrays import by_platform
+from dpjax.numerics.arrays import by_platform, varying
 
 
 def bisect(
@@ -47,7 +47,8 @@ def bisect(
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
     first, last = (ordered(jax.lax.bitcast_convert_type(end, integer)) for end in (low, high))
-    first, last = jax.lax.fori_loop(np.int32(0), np.int32(bits), halve, (first, last))
+    ends = varying((first, last), is_below(low))
+    first, last = jax.lax.fori_loop(np.int32(0), np.int32(bits), halve, ends)
     missing = jnp.isnan(low) | jnp.isnan(high)
     return jnp.where(missing, jnp.nan, floats(first)), jnp.where(missing, jnp.nan, floats(last))
 
@@ -74,4 +75,6 @@ def count_leading(
 
     count = partial(jax.lax.fori_loop, np.int32(0), rounds, step)
     # On an accelerator a loop is three kernels a round
-    return by_platform(jnp.zeros(shape, jnp.int32), cpu=count, default=partial(count, unroll=True))
+    none = jnp.zeros(shape, jnp.int32)
+    none = varying(none, holds(none))
+    return by_platform(none, cpu=count, default=partial(count, unroll=True))

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, PartitionSpec
 
 import dpjax
 from tests.contracts.pipelines import PIPELINES
@@ -193,6 +194,24 @@ def test_float32_agrees_with_float64(name, x64):
     for key, value in single.items():
         assert (value.dtype, double[key].dtype) == (jnp.float32, jnp.float64)
         np.testing.assert_allclose(value, double[key], atol=44 * 3 * 6 * 2.0**-24)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_rows_may_be_split_by_shard_map(name):
+    """Under its own checks, which tracing makes. Control: a loop that starts from constants."""
+    key, rows = jax.random.key(0), PartitionSpec("rows")
+    mesh = Mesh(np.array(jax.devices()[:1]), ("rows",))
+
+    def traced(compute):
+        return jax.eval_shape(jax.shard_map(compute, mesh=mesh, in_specs=rows, out_specs=rows), X)
+
+    def found(x):
+        made = PIPELINES[name](x, *given(X)[1:])
+        return draws_of(key, made), jnp.swapaxes(many_draws_of(key, made), 0, 1), error_of(made)
+
+    assert {each.shape[0] for each in traced(found)} == {len(X)}
+    with pytest.raises(TypeError, match="carry"):
+        traced(lambda x: jax.lax.fori_loop(0, 3, lambda _, total: total + x, jnp.zeros(X.shape)))
 
 
 @pytest.mark.parametrize("name", TWO)

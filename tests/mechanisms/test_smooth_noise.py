@@ -228,8 +228,8 @@ def scales_of(smooth, epsilon, delta):
 
 def test_what_would_leak_is_no_distribution():
     """Without noise, with an infinite budget or a delta of 1, the draws would be the statistic;
-    beta may take all of a budget; and the scale of 8 records would fit into float32 where that of 7 would not: a distribution for one
-    of them tells them apart.
+    beta may take all of a budget; and the scale of 8 records would fit into float32 where that of 7
+    would not: a distribution for one of them tells them apart.
     """
     known = {"lower": 0, "upper": 3e29, "neighbors": "add_remove", "definition": "lower"}
     records = np.full(12, 5.0, np.float32)
