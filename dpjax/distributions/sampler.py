@@ -1,27 +1,23 @@
 """The sampler: a piece by its probability, then a point in the piece by inverse cdf.
 
-The density is exp(-rate * cost(y)) / Z, and the cost is linear on the pieces between ascending
-edges. The mass of a piece is width * exp(-rate * lowest cost) * phi0(decay). Costs are usually the
-same for all rows, so heights are computed once for each piece, in float64, as a mantissa times a
-power of two. Weights are relative to the heaviest power of their row, by exact products: no cost,
-rate or width makes all weights of a row vanish.
-
 Few draws from a row are two exponential races (the Gumbel-max trick without its logarithms: the
 least quotient of exponential noise and weight wins). The row is split into up to 16 slots of
 adjacent pieces; lane l has the l-th piece of every slot. The sums of the lanes race, then the
 pieces of the winner. So weights are not stored, and a row takes one word of noise for every 16
-pieces. A lane is summed in a power of two of its own, as slices that are added up, so that an
-accelerator reads pieces once. Noise has a word for each contestant and one more that all of them
-share: it reaches 2^-65, and is as good as independent, as the shared word matters only where the
-own one is 0. Noise above 30 is cut, which changes a probability by a factor of 1 + 2^-24.
+pieces. A lane is summed in a power of two of its own, so that pieces are read once.
+
+The words of a draw are one that all lanes share, one that all slots share, one for each lane, one
+for each slot, and two for the point. Noise of an own and a shared word reaches 2^-65, and is as
+good as independent, as the shared word matters only where the own one is 0. Noise above 30 is cut,
+which changes a probability by a factor of 1 + 2^-24.
 
 Many draws invert the cumulative sums of the weights in float64, by a binary search; what remains of
-the uniform variate in its piece is the position there. A word has 64 bits and a sum 53, so that
+the uniform variate in its piece is the position there. A variate has 64 bits and a sum 53, so that
 every piece has its share to 2^-53 of the total.
 
 The point is drawn from the end of lower cost, with the mass beyond it from 2^-65 to 1 (or 2^-53). A
-NaN makes the draws of its row NaN, and so does a row in which no piece has a width. Only the point,
-given the piece, is differentiated.
+NaN, or no piece that has a width, makes the draws of a row NaN. Only the point, given the piece, is
+differentiated.
 """
 
 from __future__ import annotations
