@@ -266,10 +266,7 @@ class Guarantee(Shown):
         if not self.epsilon:
             return 0.0
         half = self.bounded_range / 2 or self.bounded_range  # of the smallest float it is 0
-        rounded = (
-            self.epsilon * tanh(self.epsilon / 2),
-            float(second_order(-self.laplace)),
-        )
+        rounded = self.epsilon * tanh(self.epsilon / 2), float(second_order(-self.laplace))
         # A product that underflows is not 0
         above = (max(rho * (1 + 2.0**-50), float_info.min) for rho in rounded)
         return min(_half_square(self.gdp), _half_square(half), self.epsilon, *above)

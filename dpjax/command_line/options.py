@@ -78,7 +78,7 @@ _BUDGETS = {
 }
 _TOTALS = {
     "--total-epsilon": "the total of a new ledger",
-    "--total-delta": "its total delta, by default 0",
+    "--total-delta": "its total delta, by default 0; half of it is kept for groups that are found",
 }
 _SEVERAL = ("--qs", "--candidates")
 _LIST: Any = {"nargs": "+", "action": "extend"}
@@ -149,7 +149,7 @@ def parser() -> argparse.ArgumentParser:
             _add(command, {"--seed": "of the draws, by default 0"}, type=value, default=0)
         if name == "release":
             _add(command, _BUDGETS)
-            _add(command, _TOTALS, type=value)
+            _add(command, _TOTALS, type=float)
             _add(command, {"--dry-run": "print the cost; read no record"}, action="store_true")
     return top
 
