@@ -85,13 +85,13 @@ class FrameResult:
         for curve, some in rows.group_by(what, maintain_order=True):
             groups = [", ".join(map(cell_of, label)) for label in some.select(labels).rows()]
             groups = groups or [""] * len(some)
+            upright = len(", ".join({*groups})) > 50  # which would overlap
+            axes.tick_params("x", rotation=90 * upright)
             (points,) = axes.plot(groups, some[drawn], "o", label=" ".join(map(cell_of, curve)))
             if drawn == "simulated":
                 ends = some["lower95"], some["upper95"]
                 axes.vlines(groups, *ends, color=points.get_color())
         axes.set(xlabel=", ".join(labels), ylabel=drawn)
-        if len(axes.get_xticks()) > 6:
-            axes.tick_params("x", rotation=90)
         if len(rows):
             axes.legend()
         return axes

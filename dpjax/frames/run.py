@@ -264,7 +264,7 @@ def _run(
         simulated = _simulated(generator, each, known, options.draws)
         found.append({"records": known.totals, "missing": missing, **simulated})
         notes += [
-            f"{number} rows of {each.name} do not count: they are of {why}."
+            f"{number} of {table.size} rows of {each.name} do not count: they are of {why}."
             for why, number in left.items()
             if number
         ]

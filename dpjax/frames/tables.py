@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import PurePath
 from typing import Any
 
 import narwhals as nw
@@ -45,6 +44,7 @@ class Table:
     Attributes:
         labels: the labels of the groups, a row each, in columns ``"0"``, ``"1"``, ...; empty until
             they are named or found.
+        size: the number of rows.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Table:
         wanted += [(name, _LABELS) for name in labels.values()]
         self._found, times = _fetched(frame, wanted)
         shown = {key: _label(self._found[name]) for key, name in labels.items()}
-        self._size: Any = times.sum()
+        self.size: Any = times.sum()
         self._rows = pl.DataFrame({"times": times, **shown}).with_row_index("row").drop_nulls()
         self.labels = pl.DataFrame() if options.by else pl.DataFrame({"0": [0]})
 
@@ -116,7 +116,7 @@ class Table:
                 read = partial(rounded, grid=grid, rule=rule)
         position, present = _read(self._found[name].gather(rows["row"]), statistic, read)
         group, times = rows["group"].to_numpy(), rows["times"].to_numpy()
-        left = {"no group or no person": self._size - times.sum()}
+        left = {"no group or no person": self.size - times.sum()}
         missing = np.bincount(group, np.where(present, 0, times), groups).astype(np.int64)
         if persons:
             rows = rows.with_columns(value=pl.Series(position), there=pl.Series(present))
@@ -282,10 +282,10 @@ def _known(frame: Any) -> Any:
     except TypeError:
         library = ""
     if library not in _LIBRARIES:
-        hint = ": read the file first" if isinstance(frame, str | PurePath) else ""
         raise TypeError(
             "frame must be a frame of pandas, Polars, PyArrow or Dask, a DuckDB relation, or a "
-            f"table of Ibis or PySpark, got {type(frame).__name__}{hint}."
+            f"table of Ibis or PySpark, got {type(frame).__name__}: if that names a file, read the "
+            "file first."
         )
     if library == "ibis" and frame.get_backend().name == "sqlite":
         raise TypeError(

@@ -326,7 +326,7 @@ def test_many_records_at_or_beyond_a_bound_are_said():
 
 
 def test_rows_that_do_not_count_are_said_by_a_simulation_alone():
-    asked, left = (PEOPLE, {"age": [AGE, Count()]}), "rows of age do not count: they are of"
+    asked, left = (PEOPLE, {"age": [AGE, Count()]}), "of 56 rows of age do not count: they are of"
     no_group = f"16 {left} no group or no person."
     for most, more in ((2, ""), (1, f" 8 {left} further groups than max_groups.")):
         options = SURE | PERSONS | {"max_groups": most}
