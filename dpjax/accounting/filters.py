@@ -222,6 +222,8 @@ class PrivacyFilter(Totals):
     False
     >>> budget = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
     >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
+    >>> print(budget)
+    remaining epsilon 0.7 of 1, or zCDP rho 0 of 0.0229374, and delta of mechanisms 4e-07 of 5e-07
     """
 
     def __init__(

@@ -86,7 +86,6 @@ def _budget(asked: argparse.Namespace, planned: Any) -> PrivacyFilter | None:
             budget = PrivacyFilter(asked.total_epsilon, delta, asked.neighbors, delta / 2)
             totals = budget.totals
             if not os.path.exists(asked.ledger):
-                budget.fits(planned)  # It raises for what no part of the budget can pay
                 if asked.dry_run:
                     return budget
                 budget.charge(planned)  # What is refused makes no ledger

@@ -94,11 +94,13 @@ def test_mistakes(run, data, path):
         ({"epsilon": -1}, "epsilon"),
         ({"column": "y"}, "'y'"),
         ({"epsilon": 2}, "exceeds"),
-        (found, "--total-delta"),
         (found | {"total_delta": 1e-9}, "delta of mechanisms 5e-10 of 5e-10"),
+        (found, "--total-delta of at least"),
     ):
         options = PUBLIC | {"epsilon": 1, "ledger": path, "total_epsilon": 1} | wrong
         assert word in run(*words, **options).mistake
         assert not path.exists()  # so that its totals can still be chosen
+    Ledger(path, epsilon=1.0)
+    assert word in run(*words, "--dry-run", **options).mistake
     path.write_text("name,age\n")
     assert "is not a dpjax ledger, or is damaged" in run("ledger", path).mistake
