@@ -168,7 +168,10 @@ class Guarantee(Shown):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that were stated, of the types that :mod:`json` writes."""
+        """Return the fields that were stated, of the types that :mod:`json` writes.
+
+        Those that are not there have their defaults: without ``"delta"``, it is 0.
+        """
         named = [(of.name, getattr(self, of.name), of.default) for of in fields(self)]
         sampled = [(share, whole._listed()) for share, whole in self.sampled]
         return {

@@ -98,7 +98,8 @@ _RELEASE = """examples:
       --per-unit sum --neighbors add_remove --epsilon 0.5 --ledger trips.ledger \\
       --total-epsilon 4 --dry-run
   dpjax release trips.csv --column day --lower 2024-01-01 --upper 2024-12-31 --resolution 1d \\
-      --by borough --group-epsilon 1 --group-delta 1e-6 --neighbors add_remove --epsilon 1
+      --by borough --group-epsilon 1 --group-delta 1e-6 --neighbors add_remove --epsilon 1 \\
+      --ledger days.ledger --total-epsilon 2 --total-delta 2e-6
 """
 _SIMULATE = """examples:
   dpjax simulate people.csv --column age --lower 0 --upper 120 --resolution 1 \\

@@ -27,7 +27,8 @@ _INEXACT = ("mean_abs_error", "probability_kept")  # all others are values of a 
 class FrameResult:
     """The result of a release or a simulation of a table.
 
-    Its repr is a table of at most twenty rows, the guarantee and the note.
+    Its repr is a table of at most twenty rows, the guarantee and the note. As JSON, it is
+    ``found.rows.write_json()`` and ``found.guarantee.to_json()``.
 
     Attributes:
         frame: of the library of the input if that is pandas, PyArrow, DuckDB or Ibis, else of
