@@ -19,7 +19,7 @@ ORDER = (
     *("missing", "value", "simulated", "mean_abs_error", "lower95", "upper95", "released"),
     "epsilon",
 )
-RARE = 0.05  # groups that are kept less often are not in a picture
+_RARE = 0.05  # groups that are kept less often are not in a picture
 _INEXACT = ("mean_abs_error", "probability_kept")  # all others are values of a grid, or counts
 
 
@@ -35,7 +35,8 @@ class FrameResult:
             Polars.
         rows: the same, always as a frame of Polars.
         guarantee: the total cost.
-        note: of a simulation, sentences on rows that do not count, and on records at bounds.
+        note: of a simulation, sentences on rows that do not count, and on records at bounds; of a
+            release empty.
 
     >>> import pytest  # Polars may not be installed
     >>> polars = pytest.importorskip("polars")
@@ -79,7 +80,7 @@ class FrameResult:
         """
         axes, names, rows = new_axes(axes), self.rows.columns, self.rows
         if "probability_kept" in names:
-            rows = rows.filter(rows["probability_kept"] >= RARE)
+            rows = rows.filter(rows["probability_kept"] >= _RARE)
         drawn = "released" if "released" in names else "simulated"
         labels = [name for name in names if name not in ORDER]
         what = [name for name in ("column", "statistic", "quantile") if name in names]

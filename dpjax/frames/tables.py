@@ -409,7 +409,7 @@ def _in_kind(array: np.ndarray, name: str, statistic: Any) -> pl.Series:
     if kind == "Duration" or is_error:
         return ticks.cast(pl.Duration("us"))
     if kind == "Date":
-        return (ticks // _DAY).cast(pl.Date)
+        return (ticks // _DAY).cast(pl.Int32).cast(pl.Date)
     return ticks.cast(pl.Datetime("us", lower.tzinfo and "UTC"))
 
 
