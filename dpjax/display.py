@@ -57,10 +57,12 @@ class Shown:
             facts = "..."
         return f"{type(self).__name__}({facts})"
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         table, _ = self._looks(_ROWS)
+        if not table:
+            return None  # notebooks show the repr
         columns = {name: np.asarray(column).ravel() for name, column in table.items()}
-        size = min((column.size for column in columns.values()), default=0)
+        size = min(column.size for column in columns.values())
         lines = [
             [name, *(_number(column[row]) for column in columns.values())]
             for row, name in enumerate(self._row_names(min(size, _ROWS)))
@@ -68,7 +70,7 @@ class Shown:
         if size > _ROWS:
             lines.append(["..."])
         body = "".join(_cells("td", line) for line in lines)
-        head = _cells("th", ["", *columns]) if columns else ""
+        head = _cells("th", ["", *columns])
         return f"<div><code>{escape(repr(self))}</code><table>{head}{body}</table></div>"
 
     def plot(self, axes: Any = None) -> Any:

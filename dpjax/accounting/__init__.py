@@ -60,21 +60,13 @@ from dpjax.accounting.conversions import (
     sampling_efficiency,
     zcdp_of,
 )
-from dpjax.accounting.failures import (
-    absorb_failure,
-    condition_on_success,
-    retry_until_success,
-)
+from dpjax.accounting.failures import absorb_failure, condition_on_success, retry_until_success
 from dpjax.accounting.filters import BudgetExceeded, PrivacyFilter, PrivacyOdometer
 from dpjax.accounting.gaussian_dp import delta_of_gdp, epsilon_of_gdp, gdp_of
 from dpjax.accounting.groups import for_groups, parallel
 from dpjax.accounting.guarantee import Composition, Guarantee
 from dpjax.accounting.ledger import Ledger
-from dpjax.accounting.planning import (
-    epsilon_per_query,
-    least_noise,
-    steps_within,
-)
+from dpjax.accounting.planning import epsilon_per_query, least_noise, steps_within
 from dpjax.accounting.ranges import (
     bounded_range_delta,
     bounded_range_epsilon,

@@ -27,14 +27,7 @@ from typing import Any
 import numpy as np
 
 from dpjax import checks
-from dpjax.checks.numbers import (
-    ABOVE_ONE,
-    NONNEGATIVE,
-    POSITIVE,
-    PROBABILITY,
-    PROPORTION,
-    Interval,
-)
+from dpjax.checks.numbers import ABOVE_ONE, NONNEGATIVE, POSITIVE, PROBABILITY, PROPORTION, Interval
 
 Array = np.ndarray
 Curve = Callable[[Array], Any]

@@ -127,11 +127,7 @@ def condition_on_success(guarantee: Guarantee, failure: float) -> Guarantee:
 
 
 def retry_until_success(
-    guarantee: Guarantee,
-    failure: float,
-    *,
-    attempts: int,
-    fallback: Fallback,
+    guarantee: Guarantee, failure: float, *, attempts: int, fallback: Fallback
 ) -> Guarantee:
     """Return the guarantee of the first success of a fixed number of attempts.
 

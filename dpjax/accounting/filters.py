@@ -74,6 +74,8 @@ class Costs(NamedTuple):
 
 
 _NOTHING = Costs()
+# What texts call them: with a delta, a mechanism fits by its epsilon or by its rho
+_CALLED = {"epsilon": "epsilon", "rho": "or zCDP rho", "delta": "and delta of mechanisms"}
 
 
 class BudgetExceeded(RuntimeError):
@@ -175,7 +177,8 @@ class Totals:
         if costs.delta and not self.mechanism_delta:
             raise ValueError(
                 "this budget reserves no delta for the mechanisms' own deltas, but the guarantee "
-                f"has one: {spent}; make it with a delta of twice that, and as mechanism_delta."
+                f"has one: {spent}. Make a new one with delta= of at least twice that, half of "
+                "which is kept for them: by a Ledger by itself, else as mechanism_delta."
             )
         kind, charged = ("zCDP", costs.rho) if self._share else ("pure DP", costs.epsilon)
         if charged == inf:
@@ -219,6 +222,8 @@ class PrivacyFilter(Totals):
     False
     >>> budget = PrivacyFilter(1.0, 1e-6, "swap", mechanism_delta=5e-7)
     >>> budget.charge(Guarantee(0.3, 0.6, "swap", delta=1e-7))
+    >>> print(budget)
+    remaining epsilon 0.7 of 1, or zCDP rho 0 of 0.0229374, and delta of mechanisms 4e-07 of 5e-07
     """
 
     def __init__(
@@ -362,7 +367,7 @@ class PrivacyFilter(Totals):
         costs = self._costs(guarantee)
         if not self._has_room(spent, costs):
             asked = costs.nearest()._asdict()
-            named = ", ".join(f"{name} {asked[name]:g}" for name in self._left(spent))
+            named = ", ".join(f"{_CALLED[name]} {asked[name]:g}" for name in self._left(spent))
             raise BudgetExceeded(
                 f"a cost of {named} exceeds the remaining {self._left_text(spent)}."
             )
@@ -380,7 +385,7 @@ class PrivacyFilter(Totals):
 
     def _left_text(self, spent: Spent) -> str:
         left, limits = self._left(spent).items(), self._limits._asdict()
-        return ", ".join(f"{name} {rest:g} of {limits[name]:g}" for name, rest in left)
+        return ", ".join(f"{_CALLED[name]} {rest:g} of {limits[name]:g}" for name, rest in left)
 
 
 class PrivacyOdometer(Totals):

@@ -168,7 +168,10 @@ class Guarantee(Shown):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that were stated, of the types that :mod:`json` writes."""
+        """Return the fields that were stated, of the types that :mod:`json` writes.
+
+        Those that are not there have their defaults: without ``"delta"``, it is 0.
+        """
         named = [(of.name, getattr(self, of.name), of.default) for of in fields(self)]
         sampled = [(share, whole._listed()) for share, whole in self.sampled]
         return {
@@ -266,10 +269,7 @@ class Guarantee(Shown):
         if not self.epsilon:
             return 0.0
         half = self.bounded_range / 2 or self.bounded_range  # of the smallest float it is 0
-        rounded = (
-            self.epsilon * tanh(self.epsilon / 2),
-            float(second_order(-self.laplace)),
-        )
+        rounded = self.epsilon * tanh(self.epsilon / 2), float(second_order(-self.laplace))
         # A product that underflows is not 0
         above = (max(rho * (1 + 2.0**-50), float_info.min) for rho in rounded)
         return min(_half_square(self.gdp), _half_square(half), self.epsilon, *above)

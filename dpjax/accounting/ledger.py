@@ -147,7 +147,7 @@ class Ledger(PrivacyFilter):
             facts: other public facts by name, such as the name of a file.
         """
         noted = {} if note is None else {"note": note}
-        return self._with("_said", self._said | noted | facts)
+        return self._with("_said", self._said | facts | noted)
 
     def charge(self, guarantee: Cost, what: Described = None) -> None:
         """Charge a mechanism, before it runs. The charge is on the disk when this returns.

@@ -42,13 +42,7 @@ import numpy as np
 from dpjax import checks
 from dpjax.accounting.conversions import mixed
 from dpjax.accounting.groups import for_groups
-from dpjax.accounting.guarantee import (
-    Composition,
-    Cost,
-    Guarantee,
-    Points,
-    points_of,
-)
+from dpjax.accounting.guarantee import Composition, Cost, Guarantee, Points, points_of
 
 _ROUNDED_UP = 1 + 2.0**-48  # more than a few roundings to nearest
 # sorted(set()), as np.unique imports numpy.ma
@@ -117,11 +111,7 @@ def poisson_subsample(spent: Cost, *, probability: float) -> Guarantee:
 
 
 def fixed_size_subsample(
-    spent: Cost,
-    *,
-    taken: int,
-    public_n: int,
-    replacement: Literal["with", "without"],
+    spent: Cost, *, taken: int, public_n: int, replacement: Literal["with", "without"]
 ) -> Guarantee:
     """Return the guarantee of mechanisms that run on one random sample of fixed size.
 

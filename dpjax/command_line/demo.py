@@ -13,14 +13,13 @@ import dpjax
 def answer(_: argparse.Namespace) -> str:
     """Return a text with a line for each mechanism."""
     data = jax.random.normal(jax.random.key(0), (10_000, 101))
-    limits: Any = {"lower": -10.0, "upper": 10.0}
-    profile = dpjax.median(data, neighbors="swap", **limits)
+    profile = dpjax.median(data, lower=-10.0, upper=10.0, neighbors="swap")
     median = profile.value
     distributions: Any = {
         "piecewise_laplace": dpjax.piecewise_laplace(profile, 1.0),
         "inverse_sensitivity": dpjax.inverse_sensitivity(profile, 1.0),
         # One record can move a median from one bound to the other
-        "laplace": dpjax.laplace(median, 1.0, sensitivity=20.0, **limits),
+        "laplace": dpjax.laplace(median, 1.0, sensitivity=20.0, lower=-10.0, upper=10.0),
     }
     text = (
         "A private median of each of 10,000 datasets of 101 normal points, clamped to [-10, 10]; "
@@ -31,6 +30,6 @@ def answer(_: argparse.Namespace) -> str:
     for name, distribution in distributions.items():
         expected = distribution.mean_abs_error(median).mean()
         errors = abs(distribution.sample(jax.random.key(1)) - median)
-        error = errors.std() / 100  # the root of 10,000
-        text += f"{name:20}{expected:9.4f}{errors.mean():10.4f} +- {error:.4f}\n"
+        # 100 is the root of 10,000
+        text += f"{name:20}{expected:9.4f}{errors.mean():10.4f} +- {errors.std() / 100:.4f}\n"
     return text + "\nThis is a simulation, and no private release."

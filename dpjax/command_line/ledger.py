@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from dpjax.accounting import Ledger
-from dpjax.display import joined, padded
+from dpjax.accounting.sums import promised
+from dpjax.display import text_table
 
 
 def answer(asked: argparse.Namespace) -> str:
-    """Return a line for each charge, and what is left. The file is only read."""
-    ledger = Ledger(asked.file)
-    left = "left (rho)" if "rho" in ledger.left else "left (epsilon)"
-    rows = [
-        (
-            entry["time"],
-            entry["part"],
-            json.dumps(entry["what"]),
-            *(entry["guarantee"], entry["remaining"]),
+    """Return a short line for each charge, and what is left. The file is only read."""
+    ledger, rows = Ledger(asked.file), []
+    costs = [{"rho": "zcdp"}.get(name, name) for name in ledger.left]
+    for entry in ledger.entries:
+        facts = [entry["part"], *reversed(entry["what"].values())]  # the note is said last
+        rows.append(
+            (
+                entry["time"][:10],
+                ", ".join(map(str, filter(None, facts))),
+                *(promised(getattr(entry["guarantee"], name), 4) for name in costs),
+                f"{entry['remaining']:g}",
+            )
         )
-        for entry in ledger.entries
-    ]
-    columns = zip(("time", "part", "what", "cost", left), *rows, strict=True)
-    table = joined(padded(name, map(str, cells), True) for name, *cells in columns)
-    return f"{table}\n{ledger}"
+    left = "left (rho)" if "rho" in ledger.left else "left (epsilon)"
+    columns = zip(("date (UTC)", "for", *ledger.left, left), *rows, strict=True)
+    table = text_table({name: cells for name, *cells in columns})
+    return f"{table}\n{ledger!r}\n{ledger}"

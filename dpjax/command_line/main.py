@@ -40,9 +40,10 @@ def _sentence(error: Exception, asked: argparse.Namespace) -> str:
         return f"{error.filename}: {error.strerror}."
 
     def option(found: re.Match[str]) -> str:
-        if found[1] not in vars(asked):
+        name = found[1] if found[1] in vars(asked) else f"total_{found[1]}"  # such as delta
+        if name not in vars(asked):
             return found[0]
-        return f"--{found[1].replace('_', '-')}" + " " * bool(found[2])
+        return f"--{name.replace('_', '-')}" + " " * bool(found[2])
 
     return re.sub(
         r"\b([a-z_]+)=(?=([\w'(\[])?)", option, " ".join((str(error) or repr(error)).split())

@@ -78,7 +78,7 @@ _BUDGETS = {
 }
 _TOTALS = {
     "--total-epsilon": "the total of a new ledger",
-    "--total-delta": "its total delta, by default 0",
+    "--total-delta": "its total delta, by default 0; half of it is kept for groups that are found",
 }
 _SEVERAL = ("--qs", "--candidates")
 _LIST: Any = {"nargs": "+", "action": "extend"}
@@ -98,7 +98,8 @@ _RELEASE = """examples:
       --per-unit sum --neighbors add_remove --epsilon 0.5 --ledger trips.ledger \\
       --total-epsilon 4 --dry-run
   dpjax release trips.csv --column day --lower 2024-01-01 --upper 2024-12-31 --resolution 1d \\
-      --by borough --group-epsilon 1 --group-delta 1e-6 --neighbors add_remove --epsilon 1
+      --by borough --group-epsilon 1 --group-delta 1e-6 --neighbors add_remove --epsilon 1 \\
+      --ledger days.ledger --total-epsilon 2 --total-delta 2e-6
 """
 _SIMULATE = """examples:
   dpjax simulate people.csv --column age --lower 0 --upper 120 --resolution 1 \\
@@ -149,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
             _add(command, {"--seed": "of the draws, by default 0"}, type=value, default=0)
         if name == "release":
             _add(command, _BUDGETS)
-            _add(command, _TOTALS, type=value)
+            _add(command, _TOTALS, type=float)
             _add(command, {"--dry-run": "print the cost; read no record"}, action="store_true")
     return top
 

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from dataclasses import fields
-from datetime import date, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -17,6 +16,7 @@ from dpjax import frames
 from dpjax.accounting import Ledger, PrivacyFilter
 from dpjax.command_line import files
 from dpjax.command_line.options import given, statistics
+from dpjax.release.grid import kind_of
 
 _SHARED = ("by", "unit", "per_unit", "max_groups", "neighbors", "epsilon", "draws", "mechanism")
 
@@ -39,7 +39,7 @@ def answer(asked: argparse.Namespace) -> str:
         empty = pl.DataFrame([dict.fromkeys(known)], dict(known))
         planned = frames.release(empty, **options).guarantee
         frame = None if asked.dry_run else read()[0]
-    budget = _budget(asked)
+    budget = _budget(asked, planned)
     if asked.dry_run:
         lines = ["dry run: no record was read, and nothing was spent", f"cost: {planned}"]
         if budget is not None:
@@ -54,12 +54,7 @@ def _dtype(asked: argparse.Namespace) -> Any:
     """Return the dtype that the cells of columns of a file of text are read as."""
     if {"Count", "DistinctCount"}.issuperset(asked.statistic):
         return pl.String()
-    lower = asked.lower
-    if isinstance(lower, datetime):
-        return pl.Datetime("us", lower.tzinfo and "UTC")
-    if isinstance(lower, timedelta):
-        return pl.Duration("us")
-    return pl.Date() if isinstance(lower, date) else pl.Float64()
+    return pl.Series([asked.lower]).dtype if kind_of(asked.lower) else pl.Float64()
 
 
 def _groups(asked: argparse.Namespace, dtypes: Any) -> Any:
@@ -72,28 +67,28 @@ def _groups(asked: argparse.Namespace, dtypes: Any) -> Any:
         return asked.groups
     labels = []
     for text in asked.groups:
-        parts = text.split(",", len(asked.by) - 1)
-        if len(parts) < len(asked.by):
-            raise ValueError(f"--groups must be like north,women for several columns, got {text}.")
-        pairs = zip(parts, asked.by, strict=True)
-        label = [files.label(part.strip(), dtypes[name]) for part, name in pairs]
-        labels.append(tuple(label) if len(label) > 1 else label[0])
+        # Tables refuse a label of too few parts
+        pairs = zip(text.split(",", len(asked.by) - 1), asked.by, strict=False)
+        labels.append(tuple(files.label(part.strip(), dtypes[name]) for part, name in pairs))
     return labels
 
 
-def _budget(asked: argparse.Namespace) -> Ledger | PrivacyFilter | None:
+def _budget(asked: argparse.Namespace, planned: Any) -> PrivacyFilter | None:
     """Return the ledger; for a dry run of one that does not exist, the same budget in memory."""
     if asked.ledger is None:
         if given(asked, ["total_epsilon", "total_delta", "note"]):
             raise ValueError("--total-epsilon, --total-delta and --note need --ledger.")
         return None
-    delta = asked.total_delta or 0.0
-    totals: Any = {"delta": delta, "neighbors": asked.neighbors, "epsilon": asked.total_epsilon}
-    if asked.total_epsilon is None:
-        totals = {}
     try:
-        if totals and asked.dry_run and not os.path.exists(asked.ledger):
-            return PrivacyFilter(**totals, mechanism_delta=delta / 2)
+        totals: Any = {}
+        if asked.total_epsilon is not None:
+            delta = asked.total_delta or 0.0
+            budget = PrivacyFilter(asked.total_epsilon, delta, asked.neighbors, delta / 2)
+            totals = budget.totals
+            if not os.path.exists(asked.ledger):
+                if asked.dry_run:
+                    return budget
+                budget.charge(planned)  # What is refused makes no ledger
         return Ledger(asked.ledger, **totals).noted(asked.note, file=asked.file)
     except ValueError as error:  # such as one on epsilon, which is not that of the release
         wrong = re.sub(r"\b(epsilon|delta)(=| (?=must))", r"total_\1=", str(error))

@@ -10,7 +10,6 @@ from dpjax.checks import Neighbors
 from dpjax.frames.persons import PerUnit
 from dpjax.frames.private_groups import PrivateGroups
 from dpjax.frames.result import ORDER
-from dpjax.release.exact import exact_epsilon
 
 
 @dataclass
@@ -21,7 +20,6 @@ class Options:
         by: the columns of the groups, a list.
         groups: public labels, or private groups, or None.
         max_groups: at most the number of public groups, 1 without groups.
-        epsilon: exact.
     """
 
     epsilon: Any
@@ -43,7 +41,6 @@ class Options:
                 f"by must not be {wrong[0]!r}, which is a column of the result, or there twice: "
                 "rename the column."
             )
-        checks.one_of("neighbors", self.neighbors, checks.NEIGHBORS)
         if self.by and self.neighbors == "swap":
             raise ValueError(
                 "by needs neighbors='add_remove': a replaced record can move from one group to "
@@ -63,7 +60,6 @@ class Options:
         if self.per_unit is not None:
             checks.one_of("per_unit", self.per_unit, get_args(PerUnit))
         self.draws = checks.static_integer("draws", self.draws, 1, 2**24)
-        self.epsilon = exact_epsilon(self.epsilon)
 
 
 # Messages on unknown and missing options name what a user calls

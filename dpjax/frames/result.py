@@ -19,6 +19,7 @@ ORDER = (
     *("missing", "value", "simulated", "mean_abs_error", "lower95", "upper95", "released"),
     "epsilon",
 )
+_RARE = 0.05  # groups that are kept less often are not in a picture
 _INEXACT = ("mean_abs_error", "probability_kept")  # all others are values of a grid, or counts
 
 
@@ -26,14 +27,16 @@ _INEXACT = ("mean_abs_error", "probability_kept")  # all others are values of a 
 class FrameResult:
     """The result of a release or a simulation of a table.
 
-    Its repr is a table of at most twenty rows, the guarantee and the note.
+    Its repr is a table of at most twenty rows, the guarantee and the note. As JSON, it is
+    ``found.rows.write_json()`` and ``found.guarantee.to_json()``.
 
     Attributes:
         frame: of the library of the input if that is pandas, PyArrow, DuckDB or Ibis, else of
             Polars.
         rows: the same, always as a frame of Polars.
         guarantee: the total cost.
-        note: a sentence on records at the bounds of a simulation; or empty.
+        note: of a simulation, sentences on rows that do not count, and on records at bounds; of a
+            release empty.
 
     >>> import pytest  # Polars may not be installed
     >>> polars = pytest.importorskip("polars")
@@ -55,17 +58,19 @@ class FrameResult:
         from polars import selectors
 
         names = self.rows.columns
+        shown = self.rows[:rows]
         inexact = selectors.by_name(*_INEXACT, require_all=False) & selectors.float()
-        cells = self.rows[:rows].with_columns(inexact.round_sig_figs(5)).to_dict(as_series=False)
+        cells = shown.with_columns(inexact.round_sig_figs(5)).to_dict(as_series=False)
         keys = names.index("records" if "records" in names else "released")
-        left = 0 if rows is None else max(len(self.rows) - rows, 0)
+        left = len(self.rows) - len(shown)
         more = f"\n... and {left} more rows" if left else ""
         return text_table(cells, keys) + more
 
     def plot(self, axes: Any = None) -> Any:
         """Plot the draws of each group with matplotlib, and return the axes.
 
-        A simulation has error bars, the central intervals of 95 % of the draws.
+        A simulation has error bars, the central intervals of 95 % of the draws, and shows only
+        groups that are kept with a probability of 1/20 or more.
 
         Args:
             axes: matplotlib axes to draw on; by default new ones.
@@ -73,21 +78,23 @@ class FrameResult:
         Raises:
             ImportError: matplotlib is not installed.
         """
-        axes, names = new_axes(axes), self.rows.columns
+        axes, names, rows = new_axes(axes), self.rows.columns, self.rows
+        if "probability_kept" in names:
+            rows = rows.filter(rows["probability_kept"] >= _RARE)
         drawn = "released" if "released" in names else "simulated"
         labels = [name for name in names if name not in ORDER]
         what = [name for name in ("column", "statistic", "quantile") if name in names]
-        for curve, rows in self.rows.group_by(what, maintain_order=True):
-            groups = [", ".join(map(cell_of, label)) for label in rows.select(labels).rows()]
-            groups = groups or [""] * len(rows)
-            (points,) = axes.plot(groups, rows[drawn], "o", label=" ".join(map(cell_of, curve)))
+        for curve, some in rows.group_by(what, maintain_order=True):
+            groups = [", ".join(map(cell_of, label)) for label in some.select(labels).rows()]
+            groups = groups or [""] * len(some)
+            upright = len(", ".join({*groups})) > 50  # which would overlap
+            axes.tick_params("x", rotation=90 * upright)
+            (points,) = axes.plot(groups, some[drawn], "o", label=" ".join(map(cell_of, curve)))
             if drawn == "simulated":
-                ends = rows["lower95"], rows["upper95"]
+                ends = some["lower95"], some["upper95"]
                 axes.vlines(groups, *ends, color=points.get_color())
         axes.set(xlabel=", ".join(labels), ylabel=drawn)
-        if len(axes.get_xticks()) > 6:
-            axes.tick_params("x", rotation=90)
-        if len(self.rows):
+        if len(rows):
             axes.legend()
         return axes
 

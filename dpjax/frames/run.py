@@ -28,7 +28,6 @@ from dpjax.release.grid import kind_of
 
 BOUND_SHARE = 0.25  # the least share of records at a bound that is reported
 _NOBODY = Counts.of_rows([], [], [], groups=0)
-_SAID = ("draws", "by", "groups", "unit", "per_unit", "max_groups")
 Columns = Mapping[Any, Statistic | Sequence[Statistic]]
 
 
@@ -137,7 +136,8 @@ def simulate(seed: int, frame: Any, columns: Columns, **options: Any) -> FrameRe
         records has none), ``simulated``, ``mean_abs_error``, ``lower95`` and ``upper95`` (the
         central interval of 95 % of the draws), and ``epsilon``, of one draw. Error bars are exact;
         those of several quantiles are measured on 1000 draws. ``guarantee`` is what the release
-        would cost; ``note`` says where many records are at or beyond a bound.
+        would cost. ``note`` says where many records are at or beyond a bound, and how many rows do
+        not count: those of no group or no person, and those of a person's further groups.
 
     Raises:
         ImportError: as for a release.
@@ -235,8 +235,8 @@ def _run(
             "dpjax.frames needs narwhals, Polars and PyArrow: pip install 'dpjax[frames]'."
         ) from error
     table = tables.Table(frame, [each[:2] for each in asked], options)
-    cost, what = _cost(asked, options), {name: getattr(options, name) for name in _SAID}
-    what["columns"] = [f"{each.name}: {each.statistic!r}" for each in asked]
+    said = [f"{each.name}: {each.statistic!r}" for each in asked]
+    cost, what = _cost(asked, options), vars(options) | {"columns": said}
     if isinstance(groups, PrivateGroups):
         sizes = table.find(bounded=True)
         charge(budget, cost, what)
@@ -252,21 +252,26 @@ def _run(
     elif by:
         table.find(bounded=False)
     counts = [table.counts(*each[:2]) for each in asked]
-    for each, (known, _) in zip(asked, counts, strict=True):
+    for each, (known, _, _) in zip(asked, counts, strict=True):
         each.statistic.distribution(known.some(0, 1), **each.how)  # A mean needs a record
     charge(budget, cost, what)
     found, notes = [], []
-    for each, (known, missing) in zip(asked, counts, strict=True):
+    for each, (known, missing, left) in zip(asked, counts, strict=True):
         if generator is None:
             drawn = each.statistic.release(known, draws=options.draws, **each.how)
             found.append({"released": drawn.values})
             continue
         simulated = _simulated(generator, each, known, options.draws)
         found.append({"records": known.totals, "missing": missing, **simulated})
+        notes += [
+            f"{number} of {table.size} rows of {each.name} do not count: they are of {why}."
+            for why, number in left.items()
+            if number
+        ]
         notes += _notes(each, known)
     rows = tables.results(table, asked, found)
-    total: Any = cost if isinstance(cost, Guarantee) else cost.guarantee()
-    return FrameResult(tables.in_library(rows, frame, by), rows, total, " ".join(notes))
+    shown, note = tables.in_library(rows, frame, by), " ".join(dict.fromkeys(notes))
+    return FrameResult(shown, rows, (1 * cost).guarantee(), note)
 
 
 def _cost(asked: Sequence[_Asked], options: Options) -> Guarantee | Composition:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import PurePath
 from typing import Any
 
 import narwhals as nw
@@ -45,6 +44,7 @@ class Table:
     Attributes:
         labels: the labels of the groups, a row each, in columns ``"0"``, ``"1"``, ...; empty until
             they are named or found.
+        size: the number of rows.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class Table:
         wanted += [(name, _LABELS) for name in labels.values()]
         self._found, times = _fetched(frame, wanted)
         shown = {key: _label(self._found[name]) for key, name in labels.items()}
-        row = pl.int_range(len(times), eager=True)
-        self._rows = pl.DataFrame({"times": times, "row": row, **shown}).drop_nulls()
+        self.size: Any = times.sum()
+        self._rows = pl.DataFrame({"times": times, **shown}).with_row_index("row").drop_nulls()
         self.labels = pl.DataFrame() if options.by else pl.DataFrame({"0": [0]})
 
     def name(self, groups: Sequence[Any]) -> None:
@@ -70,8 +70,8 @@ class Table:
         for label in rows:
             if len(label) != len(by):
                 raise ValueError(
-                    f"groups by {', '.join(map(str, by))} must be tuples of {len(by)} labels, got "
-                    f"{label!r}."
+                    f"groups= must be tuples of {len(by)} labels, of "
+                    f"{', '.join(map(str, by))}, got {label!r}."
                 )
         made = {}
         for place, (key, name) in enumerate(zip(self._keys, by, strict=True)):
@@ -84,7 +84,7 @@ class Table:
                 )
         self.labels = pl.DataFrame(made)
         if (twice := self.labels.is_duplicated()).any():
-            raise ValueError(f"groups contains {rows[twice.to_list().index(True)]!r} twice.")
+            raise ValueError(f"groups contains {rows[twice.arg_true()[0]]!r} twice.")
 
     def find(self, bounded: bool) -> np.ndarray:
         """Take all groups that have rows, in the order of their labels, and return their sizes.
@@ -101,10 +101,11 @@ class Table:
             self.labels = self.labels[sizes["group"].to_numpy()]
         return np.array(sizes["rows"], np.int64)
 
-    def counts(self, name: Any, statistic: Statistic) -> tuple[Counts, np.ndarray]:
+    def counts(self, name: Any, statistic: Statistic) -> tuple[Counts, np.ndarray, dict[str, int]]:
         """Return how many records of each group have each position.
 
-        The second result is how many rows of each group have no value, int64 ``(groups,)``.
+        The second result is how many rows of each group have no value, int64 ``(groups,)``; the
+        third one how many rows do not count, by the reason.
         """
         rows, groups = self._in_groups(), len(self.labels)
         swap, persons = self.options.neighbors == "swap", self.options.unit is not None
@@ -115,16 +116,17 @@ class Table:
                 read = partial(rounded, grid=grid, rule=rule)
         position, present = _read(self._found[name].gather(rows["row"]), statistic, read)
         group, times = rows["group"].to_numpy(), rows["times"].to_numpy()
+        left = {"no group or no person": self.size - times.sum()}
         missing = np.bincount(group, np.where(present, 0, times), groups).astype(np.int64)
         if persons:
-            there, value = pl.Series(present), pl.Series(position)
-            rows = rows.select("who", "group", "times", value=value, there=there)
+            rows = rows.with_columns(value=pl.Series(position), there=pl.Series(present))
             rows = rows if swap else rows.filter("there")
             each, number = (pl.col(name).filter("there") for name in ("value", "times"))
             together = getattr(each, rule)() if rule in ("min", "max") else (each * number).sum()
             rows = rows.group_by("who", "group").agg(together, number.sum().alias("rows"))
             rows = self._in_few(rows).fill_null(0)
             group, position, size = (rows[key].to_numpy() for key in ("group", "value", "rows"))
+            left["further groups than max_groups"] = times.sum() - missing.sum() - size.sum()
             present, times = size > 0, np.ones_like(size)
             if rule not in ("min", "max"):
                 position = finished(position, np.maximum(size, 1), grid, rule)
@@ -132,7 +134,7 @@ class Table:
             position = np.where(present, position, 0)
         else:
             group = np.where(present, group, -1)
-        return Counts.of_rows(group, position, times, groups=groups), missing
+        return Counts.of_rows(group, position, times, groups=groups), missing, left
 
     def _in_groups(self) -> pl.DataFrame:
         """Return the rows with the index of their group; an inner join leaves out all others."""
@@ -280,10 +282,10 @@ def _known(frame: Any) -> Any:
     except TypeError:
         library = ""
     if library not in _LIBRARIES:
-        hint = ": read the file first" if isinstance(frame, str | PurePath) else ""
         raise TypeError(
             "frame must be a frame of pandas, Polars, PyArrow or Dask, a DuckDB relation, or a "
-            f"table of Ibis or PySpark, got {type(frame).__name__}{hint}."
+            f"table of Ibis or PySpark, got {type(frame).__name__}: if that names a file, read the "
+            "file first."
         )
     if library == "ibis" and frame.get_backend().name == "sqlite":
         raise TypeError(
@@ -350,9 +352,7 @@ def _by_bytes(known: Any, library: str, texts: Sequence[str]) -> tuple[Any, bool
 
 
 def results(
-    table: Table,
-    asked: Sequence[Any],
-    found: Sequence[Mapping[str, np.ndarray]],
+    table: Table, asked: Sequence[Any], found: Sequence[Mapping[str, np.ndarray]]
 ) -> pl.DataFrame:
     """Return a row for each statistic, group, draw and level.
 
@@ -378,7 +378,7 @@ def results(
                 quantile=pl.Series(_flat(levels, shape), nan_to_null=True),
                 draw=pl.Series(_flat(draws, shape)),
                 **own,
-                epsilon=pl.lit(float(options.epsilon)),
+                epsilon=float(options.epsilon),
             )
         )
     said = {
@@ -410,7 +410,7 @@ def _in_kind(array: np.ndarray, name: str, statistic: Any) -> pl.Series:
         return ticks.cast(pl.Duration("us"))
     if kind == "Date":
         return (ticks // _DAY).cast(pl.Int32).cast(pl.Date)
-    return ticks.cast(pl.Datetime("us", None if lower.tzinfo is None else "UTC"))
+    return ticks.cast(pl.Datetime("us", lower.tzinfo and "UTC"))
 
 
 def in_library(rows: pl.DataFrame, frame: Any, by: Iterable[Any]) -> Any:

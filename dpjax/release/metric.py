@@ -120,8 +120,8 @@ def metric_laplace(
     noisy = {k: DiscreteLaplace(answers[..., k], rate) for k, rate in enumerate(rates) if rate}
     if budget is not None:
         implied = guarantee.guarantee(neighbors=metric.neighbors)
-        described = {"statistic": "metric_laplace", "queries": len(rows), "resolution": step}
-        charge(budget, implied, described | {"elements": metric.size, "draws": number})
+        described = {"draws": number, "elements": metric.size, "resolution": step}
+        charge(budget, implied, described | {"queries": len(rows), "statistic": "metric_laplace"})
     drawn = np.broadcast_to(answers, (number, *answers.shape)).copy()
     for k, answer in noisy.items():
         drawn[..., k] = answer.positions(number)

@@ -114,7 +114,7 @@ class Statistic:
         known, batch = self._count(x, how, counts)
         parts = self.parts(known, epsilon, neighbors, mechanism)
         first = next(parts)  # This checks all public parameters
-        charge(budget, guarantee, {"statistic": repr(self), "draws": number})
+        charge(budget, guarantee, {"draws": number, "statistic": repr(self)})
         drawn = [part.values_of(part.positions(number)) for part in (first, *parts)]
         values = np.concatenate(drawn, axis=1)
         return Release(values.reshape(number, *batch, *values.shape[2:]), guarantee)
@@ -253,6 +253,9 @@ class OnGrid(Statistic):
 class Quantile(OnGrid):
     """The record x[ceil(q n)].
 
+    Of nobody, and of fewer people than about 1 / epsilon, a draw is nearly uniform over the bounds,
+    and looks like any other: a :class:`Count` beside it tells.
+
     Attributes:
         q: the level, strictly between 0 and 1, read by its decimal value: 0.1 is 1/10.
         lower: public, a multiple of the resolution: smaller records are clamped to it. For the
@@ -261,8 +264,12 @@ class Quantile(OnGrid):
         resolution: public: records are rounded to its multiples. See :class:`Statistic`.
         grid: instead of bounds and a resolution, :class:`Floats`.
 
-    >>> Quantile(0.9, lower=0, upper=120, resolution=1).level
+    >>> high = Quantile(0.9, lower=0, upper=120, resolution=1)
+    >>> high.level
     Fraction(9, 10)
+    >>> nobody = high.distribution([], epsilon=0.1, neighbors="add_remove")
+    >>> [float(end) for end in nobody.interval(0.9)]
+    [5.0, 114.0]
     """
 
     q: float | Fraction | str
@@ -311,7 +318,8 @@ class Median(Quantile):
 
     Attributes:
         definition: ``"lower"``, or ``"linear"`` for the midpoint, on the multiples of half of the
-            resolution. The other attributes are those of :class:`Quantile`.
+            resolution. The other attributes, and what is drawn of nobody, are as for
+            :class:`Quantile`.
 
     >>> midpoint = Median(lower=0, upper=10, resolution=1, definition="linear")
     >>> float(midpoint.release([3, 4] * 100, epsilon=64.0, neighbors="swap"))

@@ -15,12 +15,7 @@ from math import exp, inf, log, tanh
 import numpy as np
 import pytest
 
-from dpjax.accounting import (
-    Guarantee,
-    absorb_failure,
-    condition_on_success,
-    retry_until_success,
-)
+from dpjax.accounting import Guarantee, absorb_failure, condition_on_success, retry_until_success
 
 STEPS = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
 ACCEPTANCE = np.array(list(itertools.product(STEPS, repeat=4)))

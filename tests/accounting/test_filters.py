@@ -93,7 +93,11 @@ def test_what_is_left_has_names():
     budget.charge(Guarantee(0.125, inf, "swap", delta=1e-7))
     rho = budget.budget - budget.spent
     assert budget.left == pytest.approx({"epsilon": 0.875, "rho": rho, "delta": 4e-7})
-    for text in ("epsilon 0.875 of 1", f"rho {rho:g} of {budget.budget:g}", "delta 4e-07 of 5e-07"):
+    for text in (
+        "epsilon 0.875 of 1",
+        f"rho {rho:g} of {budget.budget:g}",
+        "mechanisms 4e-07 of 5e-07",
+    ):
         assert text in str(budget)
     each = Guarantee(0.01, inf, "swap", delta=1e-9)
     times = budget.times(each)

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
-from dpjax.accounting import (
-    Guarantee,
-    delta_of_gdp,
-    epsilon_of_gdp,
-    gdp_of,
-)
+from dpjax.accounting import Guarantee, delta_of_gdp, epsilon_of_gdp, gdp_of
 
 # mu, delta, epsilon: the root of Phi(-a) - e^epsilon Phi(-a - mu) = delta, by 120 bisections in
 # mpmath at 500 digits.

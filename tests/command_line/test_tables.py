@@ -66,7 +66,6 @@ MISTAKES = [
     ({"by": "g", "groups": ["a"], "neighbors": "swap"}, "by needs --neighbors 'add_remove'"),
     ({"seed": 1}, "--seed"),
     ({"decimal": "point", "thousands": "."}, "--thousands"),
-    ({"decimal": "'"}, "--decimal must be point or comma"),
     ({"date_format": "%Q"}, "directive"),
     ({"format": "xml"}, "--format"),
 ]

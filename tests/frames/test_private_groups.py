@@ -98,7 +98,7 @@ def test_groups_that_are_not_kept_leave_no_trace():
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "word"),
-    [(0.0, 1e-6, "epsilon"), (100.0, 1e-6, "epsilon"), *((1.0, d, "delta") for d in (0.0, 1.0))],
+    [(0.0, 1e-6, "epsilon"), (100.0, 1e-6, "epsilon"), (1.0, 0.0, "delta"), (1.0, 1.0, "delta")],
 )
 def test_a_threshold_needs_a_budget(epsilon, delta, word):
     with pytest.raises(ValueError, match=word):

@@ -52,8 +52,6 @@ def test_mechanisms_and_relations_of_each_statistic(name):
     for neighbors in {"add_remove", "swap"} - {*statistic.relations}:
         with pytest.raises(ValueError, match="neighbors must be"):
             statistic.release([1, 4], epsilon=1.0, neighbors=neighbors)
-        with pytest.raises(ValueError, match="neighbors"):
-            statistic.cost(1.0, 1, neighbors)
     for neighbors in statistic.relations:
         options = {"epsilon": 0.1, "neighbors": neighbors, "draws": 3}
         default = statistic.release([1, 4], **options).guarantee
@@ -142,6 +140,7 @@ PLOTS = {  # what is plotted, and the names in its legend
             pytest.importorskip("polars").DataFrame({"g": [*"aab"], "x": [1, 2, 3]}),
             {"x": [Median(**BOUNDS), release.Count()]},
             by="g",
+            groups=frames.PrivateGroups(64, 1e-9),  # b, of one row, is hardly ever kept
             **PUBLIC,
         ),
         ["x Median", "x Count"],
@@ -158,6 +157,7 @@ def test_plots_name_what_they_show_and_can_be_seen(name, style):
     with pyplot.style.context(style):
         axes = shown().plot()
     assert [text.get_text() for text in getattr(axes.get_legend(), "texts", ())] == legend
+    assert "b" not in [text.get_text() for text in axes.get_xticklabels()]
     assert axes.get_xlabel() in ("released value", "g")
     assert axes.get_ylabel() in ("probability", "simulated")
     (low, high), back = axes.get_ylim(), axes.patch.get_facecolor()

@@ -96,7 +96,7 @@ def counted(frame, column, statistic, by=(), groups=None, persons=None, neighbor
         table.name(groups)
     elif by:
         table.find(bounded=False)
-    counts, missing = table.counts(column, statistic)
+    counts, missing, _ = table.counts(column, statistic)
     labels = table.labels.rows() if by else [()]
     found = Counter({(label, None): int(n) for label, n in zip(labels, missing, strict=True)})
     for group, value, count in zip(counts.group, counts.values, counts.counts, strict=True):
