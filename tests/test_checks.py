@@ -93,7 +93,7 @@ def test_numbers_that_are_none_are_refused_in_words():
             checks.concrete_epsilon(wrong)
     with pytest.raises(TypeError, match="epsilon must be one concrete number"):
         jax.jit(checks.concrete_epsilon)(1.0)
-    with pytest.raises(ValueError, match=r"p must be a static number from 1 to inf, got 0.5\."):
+    with pytest.raises(ValueError, match=r"p must be a number from 1 to inf, got 0.5\."):
         checks.static_number("p", 0.5, 1, np.inf)
     with pytest.raises(ValueError, match="epsilon must be finite and positive, got inf"):
         checks.concrete_epsilon(10**400)

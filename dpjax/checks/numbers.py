@@ -116,7 +116,7 @@ def static_number(name: str, value: Any, least: float, most: float) -> float:
     >>> static_number("epsilon", 1, 0.0, 64.0)
     1.0
     """
-    must = f"a static number from {least:g} to {most:g}"
+    must = f"a number from {least:g} to {most:g}"
     return Interval(must, least, most, "[]").single(name, value)
 
 
