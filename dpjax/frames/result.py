@@ -103,4 +103,4 @@ class FrameResult:
         return "\n".join([self.table(), *filter(None, below)])
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
+        return f'<pre style="font-family: monospace">{escape(repr(self))}</pre>'
