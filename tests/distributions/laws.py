@@ -110,11 +110,25 @@ def known(law, at, centers):
 
 @jax.jit
 def asked(distribution, key, places, at, centers, shares, bounds):
-    """Everything that it says, in one program: at points ``(j, rows)``."""
-    found = {}
+    """Everything that it says, in one program that calls each method once: at points ``(j, rows)``.
+
+    Probabilities at ``at`` are followed by those at the quantiles of the shares, at those of what
+    they leave out, at both ends of intervals, and at NaN.
+    """
+    found = {"ends": distribution.support}
+    nowhere = jnp.array([[-0.1], [1.1], [jnp.nan]]) + 0 * shares[0]
+    extreme = jnp.array([[0.0], [1.0]]) + 0 * shares[0]
+    levels = jnp.concatenate([shares, 1 - shares, extreme, nowhere])
+    quantile = distribution.quantile(levels)
+    inverse = quantile[: 2 * len(shares)]
+    found |= {"quantile": quantile[: len(shares)], "undefined": quantile[-3:]}
+    found["extreme"] = quantile[-5:-3]
+    ends = distribution.interval(1 - 2 * shares[: shares.shape[0] // 2])
+    everywhere = jnp.concatenate([at, inverse, *ends, nowhere[2:]])
     for names, given in (
         (("log_prob",), (places,)),
-        (("cdf", "survival", "log_cdf"), (at,)),
+        (("cdf", "survival"), (everywhere,)),
+        (("log_cdf",), (at,)),
         (("mean_abs_error", "mean_squared_error"), (centers,)),
         (MOMENTS, ()),
     ):
@@ -123,15 +137,7 @@ def asked(distribution, key, places, at, centers, shares, bounds):
                 found[name] = getattr(distribution, name)(*given)
             except AttributeError:  # not every distribution has a density, a variance, an entropy
                 continue
-    quantile = distribution.quantile(shares)
-    ends = distribution.interval(1 - 2 * shares[: shares.shape[0] // 2])
-    inverse = (distribution.cdf(quantile), distribution.survival(distribution.quantile(1 - shares)))
-    inverse += (distribution.cdf(ends[0]), distribution.survival(ends[1]))
-    nowhere = jnp.array([[-0.1], [1.1], [jnp.nan]])
-    found["undefined"] = distribution.quantile(nowhere), distribution.cdf(nowhere[2:])
-    found["extreme"] = distribution.quantile(jnp.array([[0.0], [1.0]]))
     draws = distribution.sample(key, (DRAWS,))
-    found |= {"quantile": quantile, "inverse": inverse, "ends": distribution.support}
     if bounds is None:
         return found, draws, {}
     clamped = Clamped(distribution, *bounds)
@@ -184,6 +190,10 @@ def assert_known(
         np.asarray, asked(distribution, jax.random.key(3), places, at, centers, shares, bounds)
     )
     expected = known(law, at, centers)
+    parts = len(at) + np.cumsum([0, len(shares), len(shares), len(shares) // 2, len(shares) // 2])
+    found["cdf"], *below, cdf_of_nan = np.split(found["cdf"], parts)
+    found["survival"], *above, _ = np.split(found["survival"], parts)
+    found["inverse"] = below[0], above[1], below[2], above[3]
     if law.discrete:
         equal = np.where(law.points == places[:, None], law.log_prob, -np.inf)
         expected["log_prob"] = np.logaddexp.reduce(equal, axis=1)
@@ -205,7 +215,8 @@ def assert_known(
         np.testing.assert_allclose(found[name][there], expected[name][there], **same)
     assert_inverse(found, law, shares, rtol)
     assert_drawn(draws, law)
-    assert all(np.isnan(values).all() for values in found["undefined"])
+    assert np.isnan(found["undefined"]).all()
+    assert np.isnan(cdf_of_nan).all()
     if bounded is not None:
         there = np.where(law.mass > 0, law.points, np.nan) if law.discrete else law.ends
         ends = np.nanmin(there, axis=0), np.nanmax(there, axis=0)
