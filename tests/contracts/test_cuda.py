@@ -37,7 +37,7 @@ TURNS = {
     "plm of vectors": 2900,
     "planar laplace": 2900,
 }
-BY_DEFAULT = {"above threshold", "inv of a quantile", "k-norm", "noisy tree", "plm of a mean"}
+BY_DEFAULT = {"above threshold", "k-norm", "noisy tree"}
 BY_DEFAULT |= {"joint quantiles on a grid", "propose-test-release"}
 BY_DEFAULT |= {*KINDS, *DRAWN}
 KEY = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)

@@ -217,12 +217,12 @@ def test_vmap_sweeps_and_single_rows_are_the_batch(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_further_rows_leave_draws_alone(name):
-    """To the bit. Equal rows have noise of their own."""
+    """But for the rounding of another program. Equal rows have noise of their own."""
     key, rows = jax.random.key(1), np.tile(X[0], (8, 1))
     draws = draws_of(key, distribution(name, rows))
     assert len(np.unique(draws)) >= (2 if name in OF_FEW_VALUES else 7)
-    few = draws_of(key, distribution(name, rows[:5]))
-    np.testing.assert_array_equal(few, draws[:5])
+    more = draws_of(key, distribution(name, np.tile(rows, (64, 1)), np.ones(512)))
+    np.testing.assert_allclose(more[:8], draws, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -43,7 +43,7 @@ PROFILES = {
     "maximum": lambda x, neighbors, **known: maximum(x, **known).shift(1),
 }
 CASES = [(name, neighbors) for name in PROFILES for neighbors in DATASETS]
-CASES.remove(("maximum", "swap"))
+CASES = [case for case in CASES if case not in (("maximum", "swap"), ("1/3", "swap"))]
 
 
 @cache
@@ -58,11 +58,12 @@ def shares(name, neighbors):
         cost = right.cost_left
         # Of a value that is one change deeper than it is
         deeper = jnp.where(cost == jnp.min(cost, axis=-1, keepdims=True), cost - 1, cost)
-        wrong = replace(right, cost_left=deeper, cost_right=deeper)
-        return tuple(law.prob(y[:, None, None]) for law in (right, wrong))
+        costs = jnp.stack([cost, deeper])
+        both = replace(right, cost_left=costs, cost_right=costs)
+        return both.prob(y[:, None, None, None])
 
-    laws = jax.device_get(run(*padded(DATASETS[neighbors], 4)))
-    return [np.moveaxis(found, 0, -1) for found in laws]
+    found = jax.device_get(run(*padded(DATASETS[neighbors], 4)))
+    return np.moveaxis(found, 0, -1)
 
 
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
