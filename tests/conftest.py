@@ -57,21 +57,15 @@ def x64():
     jax.config.update("jax_enable_x64", before)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _free_compiled_programs():
-    """Thousands of programs stay in memory otherwise."""
+    """Thousands of programs stay in memory otherwise, and each has a few memory maps, of which
+    Linux allows a process 65,530. Tests of a file share programs.
+    """
     yield
-    if _resident_gigabytes() > 2:
+    if _resident_gigabytes() > 1.8 or _memory_maps() > 20_000:
         jax.clear_caches()
         _return_free_memory()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _free_memory_maps():
-    """Linux allows a process 65,530; each program has a few."""
-    yield
-    if _memory_maps() > 20_000:
-        jax.clear_caches()
 
 
 def _resident_gigabytes() -> float:
