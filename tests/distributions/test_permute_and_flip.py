@@ -79,7 +79,7 @@ def test_it_is_the_distribution_of_a_release(name, neighbors, x64):
         assert np.abs(right[0] / wrong - 1).max() > 0.01
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+@pytest.mark.parametrize("epsilon", [0.5, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_long_runs_are_those_of_a_release(epsilon):
     """Runs of up to 10^6 multiples, in float32."""
     x = np.random.default_rng(3).normal(4e5, 1e5, 51).round()
