@@ -194,7 +194,7 @@ KINDS = {
     "Cauchy of 1.3": heavy(1.3, 1e100, 0),
     "Cauchy of 2.0001": heavy(2.0001, 1e30, 1),
     "LaplaceLogNormal": log_normal(
-        [0.3, 4.0], np.stack([symmetric(1e6), symmetric(1e60, 1e-24)], -1)
+        [0.3, 4.0], np.stack([symmetric(1e6, panels=200), symmetric(1e60, 1e-24, 200)], -1)
     ),
     "LaplaceLogNormal of small sigma": log_normal([0.0, 0.05], np.stack([EVEN, EVEN], -1)),
     "DiscreteLaplace": (

@@ -270,6 +270,7 @@ def sharded():
     assert len(words.sharding.device_set) == len(jax.devices()) == 4
 
 
+@pytest.mark.slow
 def test_rows_on_several_devices_have_the_draws_of_rows_on_one():
     flags = os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=4"
     here = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
