@@ -59,11 +59,11 @@ def x64():
 
 @pytest.fixture(scope="module", autouse=True)
 def _free_compiled_programs():
-    """Thousands of programs stay in memory otherwise, and each has a few memory maps, of which
-    Linux allows a process 65,530. Tests of a file share programs.
+    """Thousands of programs stay in memory otherwise, with a few memory maps each, of which Linux
+    allows a process 65,530. Tests of a file share programs.
     """
     yield
-    if _resident_gigabytes() > 1.8 or _memory_maps() > 20_000:
+    if _resident_gigabytes() > 1.8:
         jax.clear_caches()
         _return_free_memory()
 
@@ -83,12 +83,6 @@ def _return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)
-
-
-def _memory_maps() -> int:
-    """Of this process; 0 where the system does not say."""
-    maps = pathlib.Path("/proc/self/maps")
-    return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 @pytest.fixture

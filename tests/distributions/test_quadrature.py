@@ -49,7 +49,6 @@ def heavy(gamma, reach, moments, more=()):
         "moments": moments,
         "lacks": lacks,
         "of_moments": 1e-11,
-        "of_errors": 1e-11,
         "more": more,
     }
     make = partial(Cauchy, gamma=gamma)
@@ -205,7 +204,7 @@ KINDS = {
     "SubsampledLaplace": (subsampled_laplace, {"bounded": False, "lacks": ("entropy",)}),
     "Transformed": (
         partial(on_scale, of_pieces, Asinh(2.0, lower=-1e3, upper=1e4), sinh, slope_of_asinh),
-        {"rtol": 1e-9, "of_moments": 1e-8, "of_errors": 1e-8},
+        {"rtol": 1e-9, "of_moments": 1e-8},
     ),
     "Transformed Cauchy": (
         partial(
@@ -215,11 +214,11 @@ KINDS = {
             sinh,
             slope_of_asinh,
         ),
-        {"of_moments": 1e-9, "of_errors": 1e-9, "lacks": ("entropy",), **CLAMPED},
+        {"of_moments": 1e-9, "lacks": ("entropy",), **CLAMPED},
     ),
     "Transformed Laplace": (
         partial(on_scale, laplace, Log(lower=1e-30, upper=1e30), np.exp, lambda x: -np.log(x)),
-        {"of_moments": 1e-9, "of_errors": 1e-9, **CLAMPED},
+        {"of_moments": 1e-9, **CLAMPED},
     ),
 }
 
