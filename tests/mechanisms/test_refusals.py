@@ -17,10 +17,10 @@ from dpjax import Guarantee, mechanisms
 X = np.arange(5.0)
 KNOWN = {"lower": 0.0, "upper": 9.0}
 ADD_REMOVE, SWAP = ({**KNOWN, "neighbors": relation} for relation in ("add_remove", "swap"))
-local = partial(dpjax.local_sensitivity, X, **SWAP)
-down = partial(dpjax.maximum, X, **KNOWN)
-vector = partial(dpjax.from_vector_radii, [1.0, 2.0], [1.0], p=2, step=1.0, neighbors="swap")
-scores = partial(dpjax.mode, X, candidates=[0, 1], neighbors="add_remove")
+LOCAL = dpjax.local_sensitivity(X, **SWAP)
+DOWN = dpjax.maximum(X, **KNOWN)
+VECTOR = dpjax.from_vector_radii([1.0, 2.0], [1.0], p=2, step=1.0, neighbors="swap")
+SCORES = dpjax.mode(X, candidates=[0, 1], neighbors="add_remove")
 median, best_of = partial(dpjax.median, X), mechanisms.best_of.guarantee
 pure = Guarantee(1.0, 1.0, "swap")
 retry = partial(mechanisms.never_fail, jax.random.key(0), partial(jax.random.normal, shape=(2,)))
@@ -52,9 +52,9 @@ REFUSED = {
         ),
         "rho",
     ),
-    "rho of a vector": (lambda: dpjax.piecewise_laplace(vector(), 1.0, rho=0.1), "rho"),
+    "rho of a vector": (lambda: dpjax.piecewise_laplace(VECTOR, 1.0, rho=0.1), "rho"),
     "rho with candidates": (
-        lambda: dpjax.shifted_inverse(down(), 1.0, tau=2, candidates=[1.0, 2.0], rho=0.5),
+        lambda: dpjax.shifted_inverse(DOWN, 1.0, tau=2, candidates=[1.0, 2.0], rho=0.5),
         "rho",
     ),
     "one bound": (lambda: dpjax.laplace(0.0, 1.0, sensitivity=1.0, lower=0.0), "upper"),
@@ -68,11 +68,11 @@ REFUSED = {
         "distances",
     ),
     "duff, swap": (lambda: dpjax.duff(median(**SWAP), 1.0), "inverse_sensitivity"),
-    "duff, rho of scores": (lambda: dpjax.duff(scores(), 1.0, rho=0.5), "rho"),
+    "duff, rho of scores": (lambda: dpjax.duff(SCORES, 1.0, rho=0.5), "rho"),
     "scores without a sensitivity": (lambda: dpjax.exponential(X, 1.0), "sensitivity"),
-    "no noise": (lambda: dpjax.noisy_tree(scores()), "exactly one"),
+    "no noise": (lambda: dpjax.noisy_tree(SCORES), "exactly one"),
     "two noises": (
-        lambda: dpjax.noisy_binary_search(down(), tau=1, candidates=[0.0], epsilon=1.0, zcdp=1.0),
+        lambda: dpjax.noisy_binary_search(DOWN, tau=1, candidates=[0.0], epsilon=1.0, zcdp=1.0),
         "exactly one",
     ),
     "two budgets": (
@@ -84,11 +84,11 @@ REFUSED = {
         "axis of parts",
     ),
     "candidates not in order": (
-        lambda: dpjax.shifted_inverse(down(), 1.0, tau=2, candidates=[1.0, 1.0]),
+        lambda: dpjax.shifted_inverse(DOWN, 1.0, tau=2, candidates=[1.0, 1.0]),
         "increasing",
     ),
     "candidates beyond float32": (
-        lambda: dpjax.shifted_inverse(down(), 1.0, tau=2, candidates=[0.0, 1e39]),
+        lambda: dpjax.shifted_inverse(DOWN, 1.0, tau=2, candidates=[0.0, 1e39]),
         "float32",
     ),
     "a delta of one attempt": (
@@ -106,17 +106,17 @@ REFUSED = {
         "booleans",
     ),
     "two targets for one draw": (lambda: bounded(jnp.ones(2)), "target"),
-    "beta for all of epsilon": (lambda: dpjax.smooth_cauchy(local().smooth(1.5), 1.0), "exhausts"),
+    "beta for all of epsilon": (lambda: dpjax.smooth_cauchy(LOCAL.smooth(1.5), 1.0), "exhausts"),
     "beta for all of delta": (
-        lambda: dpjax.smooth_laplace(local().smooth(0.2), 1.0, delta=1e-3),
+        lambda: dpjax.smooth_laplace(LOCAL.smooth(0.2), 1.0, delta=1e-3),
         "exhausts",
     ),
     "beta for all of zcdp": (
-        lambda: dpjax.smooth_laplace_log_normal(local().smooth(0.2), 0.1, sigma=0.3),
+        lambda: dpjax.smooth_laplace_log_normal(LOCAL.smooth(0.2), 0.1, sigma=0.3),
         "exhausts",
     ),
     "beta above the published one": (
-        lambda: dpjax.smooth_cauchy(local().smooth(0.21), 1.2, calibration="published"),
+        lambda: dpjax.smooth_cauchy(LOCAL.smooth(0.21), 1.2, calibration="published"),
         "exhausts",
     ),
     "a delta of Cauchy noise": (
