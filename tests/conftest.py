@@ -57,21 +57,15 @@ def x64():
     jax.config.update("jax_enable_x64", before)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _free_compiled_programs():
-    """Thousands of programs stay in memory otherwise."""
+    """Thousands of programs stay in memory otherwise, with a few memory maps each, of which Linux
+    allows a process 65,530. Tests of a file share programs.
+    """
     yield
-    if _resident_gigabytes() > 2:
+    if _resident_gigabytes() > 1.8:
         jax.clear_caches()
         _return_free_memory()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _free_memory_maps():
-    """Linux allows a process 65,530; each program has a few."""
-    yield
-    if _memory_maps() > 20_000:
-        jax.clear_caches()
 
 
 def _resident_gigabytes() -> float:
@@ -89,12 +83,6 @@ def _return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)
-
-
-def _memory_maps() -> int:
-    """Of this process; 0 where the system does not say."""
-    maps = pathlib.Path("/proc/self/maps")
-    return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 @pytest.fixture

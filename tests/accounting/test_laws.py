@@ -15,8 +15,8 @@ from scipy.special import logsumexp
 from dpjax.accounting import Guarantee, poisson_subsample
 
 ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 30.0])
-LEVELS = (0.0, 0.1, 0.4, 1.0, 1.7)
-DELTAS = (1e-4, 0.01, 0.1)
+LEVELS = (0.0, 0.4, 1.7)
+DELTAS = (1e-4, 0.1)
 
 
 def promise(*given, **named):
@@ -38,7 +38,7 @@ def two_losses(spread, top):
 
 def binned(law, shift):
     """Noise that is rounded to cells."""
-    edges = np.array([-inf, *np.linspace(-4, 4 + shift, 30), inf])
+    edges = np.array([-inf, *np.linspace(-4, 4 + shift, 14), inf])
     return tuple(np.diff(law.cdf(edges - at)) for at in (shift, 0.0))
 
 

@@ -58,7 +58,7 @@ def divergence(p, q, level):
         # 3e-13
         (Guarantee(0.1, inf, "swap"), 100, 7.0, optimal_pure_delta(0.1, count=100, epsilon=7.0)),
         (Guarantee(neighbors="swap", gdp=0.1), 100, 2.0, delta_of_gdp(1.0, epsilon=2.0)),
-        (Guarantee(neighbors="swap", gdp=1e-3), 10**6, 4.5, delta_of_gdp(1.0, epsilon=4.5)),  # 1e-5
+        (Guarantee(neighbors="swap", gdp=0.01), 10**4, 4.5, delta_of_gdp(1.0, epsilon=4.5)),  # 1e-5
         (laplace(1.0), 1, 0.5, 1 - exp(-0.25)),
         (Guarantee(1.0, 1.0, "swap"), 1, 0.5, (1 - exp(-0.25)) ** 2 / (1 - exp(-1.0))),
     ],

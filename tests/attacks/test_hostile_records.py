@@ -66,7 +66,12 @@ STATISTICS = PROFILES | {
     "median of integers": (partial(statistics.median, resolution=1), BOTH),
     "user sum": (partial(shifted, of_persons), BOTH[:1]),
 }
-CASES = [(name, relation) for name in STATISTICS for relation in STATISTICS[name][1]]
+OTHERS = ("lower quantile", "continuous quantile", "order statistic")
+CASES = [
+    pytest.param(name, relation, marks=[pytest.mark.slow] * (name in OTHERS))
+    for name in STATISTICS
+    for relation in STATISTICS[name][1]
+]
 
 
 def neighboring(neighbors):

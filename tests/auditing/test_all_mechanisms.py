@@ -72,7 +72,7 @@ def statistics_of(neighbors):
     return found
 
 
-@partial(jax.jit, static_argnames=("epsilon", "neighbors"))
+@partial(jax.jit, static_argnames="neighbors")
 def distributions(epsilon, neighbors):
     """A row for each dataset; of distributions on values, the log-probabilities."""
     statistics, options = statistics_of(neighbors), {"piecewise_laplace": {"rho": 0.5}}

@@ -37,9 +37,8 @@ TURNS = {
     "plm of vectors": 2900,
     "planar laplace": 2900,
 }
-BY_DEFAULT = {"above threshold", "inv of a quantile", "k-norm", "noisy tree", "plm of a mean"}
-BY_DEFAULT |= {"joint quantiles on a grid", "propose-test-release"}
-BY_DEFAULT |= {*KINDS, *DRAWN}
+BY_DEFAULT = {"above threshold", "k-norm", "noisy tree"}
+BY_DEFAULT |= {"propose-test-release", *KINDS, *DRAWN}
 KEY = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
 FEW, ROWS = (jax.ShapeDtypeStruct(shape, np.float32) for shape in ((6, 21), (64, 1001)))
 PUBLIC = (jax.ShapeDtypeStruct((), np.float32),) * 3

@@ -21,15 +21,13 @@ KINDS = (
     "clamped smooth cauchy",
     "gaussian",
 )
-DEAR = ("plm on a resolution",)  # to differentiate
 
 
 def by_default(names):
     return [n if n in names else pytest.param(n, marks=pytest.mark.slow) for n in PIPELINES]
 
 
-ALL, DIFFERENTIATED = by_default(KINDS), by_default(set(KINDS) - set(DEAR))
-TWO = by_default(("plm of the median", "exponential"))
+ALL, TWO = by_default(KINDS), by_default(("plm of the median", "exponential"))
 # These take numbers and scores, of which a NaN makes a row of NaN
 OF_NUMBERS = {"best of", "bounded laplace", "bounded loss", "bounded noise laplace", "exponential"}
 OF_NUMBERS |= {"gaussian", "gaussian noisy tree", "laplace", "never fail"}
@@ -143,7 +141,7 @@ def test_hostile_records_never_raise_warn_or_leave_the_range(name):
             assert (np.abs(draws) <= 3).all()
 
 
-@pytest.mark.parametrize("name", DIFFERENTIATED)
+@pytest.mark.parametrize("name", TWO)
 def test_gradients_agree_with_finite_differences(name, x64):
     double = functools.partial(given, dtype=jnp.float64)
     for epsilon in (0.3, 1.9):
@@ -236,12 +234,12 @@ def test_vmap_sweeps_and_single_rows_are_the_batch(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_further_rows_leave_draws_alone(name):
-    """To the bit. Equal rows have noise of their own."""
+    """But for the rounding of another program. Equal rows have noise of their own."""
     key, rows = jax.random.key(1), np.tile(X[0], (8, 1))
     draws = draws_of(key, distribution(name, rows))
     assert len(np.unique(draws)) >= (2 if name in OF_FEW_VALUES else 7)
-    few = draws_of(key, distribution(name, rows[:5]))
-    np.testing.assert_array_equal(few, draws[:5])
+    more = draws_of(key, distribution(name, np.tile(rows, (64, 1)), np.ones(512)))
+    np.testing.assert_allclose(more[:8], draws, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ALL)

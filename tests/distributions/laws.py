@@ -11,7 +11,9 @@ from tests.support.statistics import assert_counts_follow, assert_counts_rejecte
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 SHARES = np.array([1e-12, 1e-4, 0.013, 0.2, 0.31, 0.5, 0.77, 0.95, 0.9999, 1 - 1e-9])
+LEVELS = np.concatenate([SHARES, 1 - SHARES, [0.0, 1.0, -0.1, 1.1, np.nan]])
 DRAWS = 20_000
+ERRORS = ("mean_abs_error", "mean_squared_error")
 MOMENTS = ("mean", "variance", "stddev", "entropy")
 
 
@@ -109,13 +111,20 @@ def known(law, at, centers):
 
 
 @jax.jit
-def asked(distribution, key, places, at, centers, shares, bounds):
-    """Everything that it says, in one program: at points ``(j, rows)``."""
-    found = {}
+def asked(distribution, key, places, at, centers, levels, bounds):
+    """Everything that it says, in one program that calls each method once: at points ``(j, rows)``.
+
+    Probabilities at ``at`` are followed by those at the quantiles of the shares, at those of what
+    they leave out, at both ends of intervals, and at NaN.
+    """
+    found = {"ends": distribution.support, "quantile": distribution.quantile(levels)}
+    ends = distribution.interval(1 - 2 * levels[:5])
+    everywhere = jnp.concatenate([at, found["quantile"][:20], *ends, levels[-1:]])
     for names, given in (
         (("log_prob",), (places,)),
-        (("cdf", "survival", "log_cdf"), (at,)),
-        (("mean_abs_error", "mean_squared_error"), (centers,)),
+        (("cdf", "survival"), (everywhere,)),
+        (("log_cdf",), (at,)),
+        (ERRORS, (centers,)),
         (MOMENTS, ()),
     ):
         for name in names:
@@ -123,15 +132,7 @@ def asked(distribution, key, places, at, centers, shares, bounds):
                 found[name] = getattr(distribution, name)(*given)
             except AttributeError:  # not every distribution has a density, a variance, an entropy
                 continue
-    quantile = distribution.quantile(shares)
-    ends = distribution.interval(1 - 2 * shares[: shares.shape[0] // 2])
-    inverse = (distribution.cdf(quantile), distribution.survival(distribution.quantile(1 - shares)))
-    inverse += (distribution.cdf(ends[0]), distribution.survival(ends[1]))
-    nowhere = jnp.array([[-0.1], [1.1], [jnp.nan]])
-    found["undefined"] = distribution.quantile(nowhere), distribution.cdf(nowhere[2:])
-    found["extreme"] = distribution.quantile(jnp.array([[0.0], [1.0]]))
     draws = distribution.sample(key, (DRAWS,))
-    found |= {"quantile": quantile, "inverse": inverse, "ends": distribution.support}
     if bounds is None:
         return found, draws, {}
     clamped = Clamped(distribution, *bounds)
@@ -168,7 +169,6 @@ def assert_known(
     bounded=True,
     rtol=1e-10,
     of_moments=None,
-    of_errors=None,
     of_logs=None,
     moments=2,
     lacks=(),
@@ -179,11 +179,16 @@ def assert_known(
     """
     places, at, centers, bounds = questions(law, bounded)
     bounds = bounds if clamped else None
-    shares = np.broadcast_to(SHARES[:, None], (len(SHARES), law.ends.shape[-1]))
+    levels = np.broadcast_to(LEVELS[:, None], (len(LEVELS), law.ends.shape[-1]))
     found, draws, of_clamped = jax.tree.map(
-        np.asarray, asked(distribution, jax.random.key(3), places, at, centers, shares, bounds)
+        np.asarray, asked(distribution, jax.random.key(3), places, at, centers, levels, bounds)
     )
     expected = known(law, at, centers)
+    found["quantile"], _, extreme, nowhere = np.split(found["quantile"], [10, 20, 22])
+    parts = len(at) + np.array([0, 10, 20, 25, 30])  # ten shares twice, and five intervals
+    found["cdf"], *below, cdf_of_nan = np.split(found["cdf"], parts)
+    found["survival"], *above, _ = np.split(found["survival"], parts)
+    found["inverse"] = below[0], above[1], below[2], above[3]
     if law.discrete:
         equal = np.where(law.points == places[:, None], law.log_prob, -np.inf)
         expected["log_prob"] = np.logaddexp.reduce(equal, axis=1)
@@ -196,22 +201,22 @@ def assert_known(
         expected["mean_abs_error"] = np.full_like(expected["mean_abs_error"], np.inf)
     assert expected.keys() - found.keys() <= set(lacks)
     for name in expected.keys() - set(lacks):
-        others = dict.fromkeys(MOMENTS, of_moments) | {"log_cdf": of_logs}
-        close = others.get(name, of_errors if name.endswith("error") else None) or rtol
+        others = dict.fromkeys((*MOMENTS, *ERRORS), of_moments) | {"log_cdf": of_logs}
+        close = others.get(name) or rtol
         # Survival and the cdf have the digits of their tails; others are sums of numbers of 1.
         atol = {"cdf": 1e-15, "survival": 1e-300, "log_cdf": 1e-14}.get(name, close)
         same = {"rtol": close, "atol": atol, "err_msg": name}
         there = ~np.isnan(expected[name]) | (name != "log_prob")  # no density where it is clamped
         np.testing.assert_allclose(found[name][there], expected[name][there], **same)
-    assert_inverse(found, law, shares, rtol)
+    assert_inverse(found, law, levels[:10], rtol)
     assert_drawn(draws, law)
-    assert all(np.isnan(values).all() for values in found["undefined"])
+    assert np.isnan([*nowhere, *cdf_of_nan]).all()
     if bounded is not None:
         there = np.where(law.mass > 0, law.points, np.nan) if law.discrete else law.ends
         ends = np.nanmin(there, axis=0), np.nanmax(there, axis=0)
         ends = ends if bounded else np.full_like(ends, np.inf) * [[-1], [1]]
         np.testing.assert_allclose(found["ends"], ends, rtol=1e-12)
-        np.testing.assert_allclose(found["extreme"], ends, rtol=1e-12)
+        np.testing.assert_allclose(extreme, ends, rtol=1e-12)
     if clamped:
         between = law.clamped(*bounds)
         wanted = known_at(between, at, centers) | {"mean": between.expect(between.points)}

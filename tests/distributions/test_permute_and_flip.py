@@ -43,7 +43,7 @@ PROFILES = {
     "maximum": lambda x, neighbors, **known: maximum(x, **known).shift(1),
 }
 CASES = [(name, neighbors) for name in PROFILES for neighbors in DATASETS]
-CASES.remove(("maximum", "swap"))
+CASES = [case for case in CASES if case not in (("maximum", "swap"), ("1/3", "swap"))]
 
 
 @cache
@@ -58,11 +58,12 @@ def shares(name, neighbors):
         cost = right.cost_left
         # Of a value that is one change deeper than it is
         deeper = jnp.where(cost == jnp.min(cost, axis=-1, keepdims=True), cost - 1, cost)
-        wrong = replace(right, cost_left=deeper, cost_right=deeper)
-        return tuple(law.prob(y[:, None, None]) for law in (right, wrong))
+        costs = jnp.stack([cost, deeper])
+        both = replace(right, cost_left=costs, cost_right=costs)
+        return both.prob(y[:, None, None, None])
 
-    laws = jax.device_get(run(*padded(DATASETS[neighbors], 4)))
-    return [np.moveaxis(found, 0, -1) for found in laws]
+    found = jax.device_get(run(*padded(DATASETS[neighbors], 4)))
+    return np.moveaxis(found, 0, -1)
 
 
 @pytest.mark.parametrize(("name", "neighbors"), CASES)
@@ -78,7 +79,7 @@ def test_it_is_the_distribution_of_a_release(name, neighbors, x64):
         assert np.abs(right[0] / wrong - 1).max() > 0.01
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+@pytest.mark.parametrize("epsilon", [0.5, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_long_runs_are_those_of_a_release(epsilon):
     """Runs of up to 10^6 multiples, in float32."""
     x = np.random.default_rng(3).normal(4e5, 1e5, 51).round()

@@ -30,7 +30,7 @@ KEY = jax.random.key(0)
 ONES, HALF = 2**32 - 1, 2**31
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_draws_follow_the_exact_cdf(name, dtype, x64):
     law = HOSTILE[name]
@@ -268,6 +268,7 @@ def sharded():
     assert len(words.sharding.device_set) == len(jax.devices()) == 4
 
 
+@pytest.mark.slow
 def test_rows_on_several_devices_have_the_draws_of_rows_on_one():
     flags = os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=4"
     here = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}

@@ -71,10 +71,15 @@ def asked(neighbors, records=DATASETS):
     )
 
 
+@jax.jit
+def of_tuples(found):
+    return found.log_prob(TUPLES[:, None])
+
+
 def log_probabilities(neighbors, epsilon, number=None):
     """Of all tuples, ``(tuples, datasets)``."""
     found = dpjax.joint_quantiles(asked(neighbors), epsilon, public_n=number)
-    return np.asarray(jax.jit(lambda d: d.log_prob(TUPLES[:, None]))(found))
+    return np.asarray(of_tuples(found))
 
 
 def on_line(**options):
@@ -213,7 +218,7 @@ def test_no_record_makes_weights_overflow_or_vanish():
 def test_errors_by_draws_are_those_of_the_probabilities(x64):
     found = dpjax.joint_quantiles(asked("swap", [(0, 1, 1, 3)]), 1.0)
     errors = np.abs(TUPLES - [1.0, 1.0, 1.0])
-    p = np.exp(jax.jit(lambda d: d.log_prob(TUPLES[:, None]))(found))
+    p = np.exp(of_tuples(found))
     exact, square = (p * errors).sum(0), (p * errors**2).sum(0)
     measured = jax.jit(lambda d: d.measured_error(KEY, 1.0, draws=4000))(found)[0]
     assert (np.abs(measured - exact) < 5 * np.sqrt((square - exact**2) / 4000)).all()

@@ -68,10 +68,12 @@ def rank(number):
     )
 
 
+SUM_OF_SIX = partial(dpjax.sum, max_count=6)
+
+
 def at_most_six(grid):
     ends = 6 * min(grid[0], 0), 6 * max(grid[-1], 0)
-    of = partial(dpjax.sum, max_count=6)
-    return Statistic(of, np.sum, ends, relations=("add_remove",), grid=grid)
+    return Statistic(SUM_OF_SIX, np.sum, ends, relations=("add_remove",), grid=grid)
 
 
 def mean(data):

@@ -3,6 +3,7 @@ as integers, coins, and the integral of permute and flip as a polynomial.
 """
 
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from math import ceil, floor
 
@@ -46,9 +47,10 @@ def counts_of(datasets):
     return Counts.of_rows(group, value, np.ones_like(group), groups=len(datasets))
 
 
-def grid_of(statistic):
-    """Of the released values."""
-    return statistic.distribution([0], epsilon=1.0, neighbors="swap").grid
+@cache
+def size_of(statistic):
+    """The number of values that are released."""
+    return statistic.distribution([0], epsilon=1.0, neighbors="swap").grid.size
 
 
 def pmf(statistic, datasets, epsilon, neighbors, mechanism=None):
@@ -87,7 +89,7 @@ def costs(statistic, data, neighbors, steps, far=ALL, changed=after, depths=1):
 
     Beyond ``far`` changes, all datasets reach the ends.
     """
-    size = grid_of(statistic).size
+    size = size_of(statistic)
     at = {s: changed(statistic, data, neighbors, s) for s in range(-far, far + 1)}
     at |= {-far - 1: 0, far + 1: size - 1}
     value, levels = at[0], range(1, far + 2)
@@ -123,7 +125,7 @@ def probabilities(cost, rate, mechanism):
 def law_of(statistic, datasets, epsilon, neighbors, mechanism, **variant):
     """What the definition says: ``(datasets, positions)``."""
     steps = 2 if epsilon <= 1 else 4 if epsilon <= 2 else 8
-    far = min(jumps.far_of(epsilon, grid_of(statistic).size), ALL)
+    far = min(jumps.far_of(epsilon, size_of(statistic)), ALL)
     rows = np.array([costs(statistic, data, neighbors, steps, far, **variant) for data in datasets])
     return probabilities(rows, epsilon / (2 * steps), mechanism)
 
