@@ -43,7 +43,7 @@ def pair(statistic, size):
     profiles = [
         statistic(jnp.asarray(rows), neighbors="add_remove", **BOUNDS) for rows in (x[:, :-1], x)
     ]
-    return [of_one_size(piecewise_laplace(profile, EPSILON), pieces=512) for profile in profiles]
+    return [of_one_size(piecewise_laplace(profile, EPSILON), pieces=640) for profile in profiles]
 
 
 def loss(one, other):
@@ -68,4 +68,4 @@ def test_control_the_row_of_two_records_more():
     other = piecewise_laplace(
         STATISTICS["lower median"](jnp.asarray(far), neighbors="add_remove", **BOUNDS), EPSILON
     )
-    assert loss(one, of_one_size(other, pieces=512)) > 1.3 * EPSILON
+    assert loss(one, of_one_size(other, pieces=640)) > 1.3 * EPSILON

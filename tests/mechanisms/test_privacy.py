@@ -37,10 +37,10 @@ DATASETS = {
 EPSILONS = np.array([0.5, 2.0])
 MECHANISMS = {"piecewise_laplace": piecewise_laplace, "inverse_sensitivity": inverse_sensitivity}
 STATISTICS = {
-    "median": lambda x, **kw: median(x, **kw),
-    "lower median": lambda x, **kw: median(x, definition="lower", **kw),
-    "lower quantile 2/3": lambda x, **kw: quantile(x, Fraction(2, 3), definition="lower", **kw),
-    "fourth": lambda x, **kw: order_statistic(x, 4, **kw),
+    "median": median,
+    "lower median": partial(median, definition="lower"),
+    "lower quantile 2/3": partial(quantile, q=Fraction(2, 3), definition="lower"),
+    "fourth": partial(order_statistic, rank=4),
     "truncated": lambda x, **kw: median(x, **kw).truncate(1),
     "steps": lambda x, **kw: median(x, **kw).truncate(1, step=RANGE / 2, num_steps=1),
 }
