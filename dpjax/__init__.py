@@ -57,7 +57,7 @@ Distributions (sample, log_prob, cdf, quantile, interval, mean, stddev, mean_abs
     of vectors and several quantiles: Radial, SphericalGaussian, JointQuantiles
     of a mechanism that also decides or refuses: AboveThreshold, ProposeTestRelease
 Many draws
-    simulate, sharded_sample, sample_intervals
+    simulate, sharded_sample, sample_intervals; statistics.without_host_calls, for jax.export
 Packages
     release (draws for publication), frames (statistics of tables), accounting, auditing,
     metric_privacy, bounds, simulation, distributions, statistics, sensitivity, mechanisms, random

@@ -12,6 +12,8 @@ import numpy as np
 TEXT_WIDTH = 100  # the maximal width of a text table, in characters
 _CELL = 40  # the maximal number of characters of a cell of a text table
 _ROWS = 5  # the maximal number of rows of an HTML table
+# The leaves of a pytree need not be arrays: axes, shardings, tracers
+_NO_ARRAYS = (AttributeError, TypeError, ValueError)
 
 
 class Picture(NamedTuple):
@@ -49,16 +51,15 @@ class Shown:
     def __repr__(self) -> str:
         try:
             facts = ", ".join(f"{name}={fact}" for name, fact in self._facts().items())
-        except (
-            AttributeError,
-            TypeError,
-            ValueError,
-        ):  # the leaves of a pytree need not be arrays: axes, shardings
+        except _NO_ARRAYS:
             facts = "..."
         return f"{type(self).__name__}({facts})"
 
     def _repr_html_(self) -> str | None:
-        table, _ = self._looks(_ROWS)
+        try:
+            table, _ = self._looks(_ROWS + 1)
+        except _NO_ARRAYS:
+            table = {}
         if not table:
             return None  # notebooks show the repr
         columns = {name: np.asarray(column).ravel() for name, column in table.items()}
@@ -132,25 +133,19 @@ def text_table(columns: Mapping[str, Sequence[Any]], keys: int = 0) -> str:
     """
     blocks: list[list[list[str]]] = []
     for place, (name, column) in enumerate(columns.items()):
-        cells = padded(name, map(cell_of, column), any(isinstance(value, str) for value in column))
+        cells = [name, *map(cell_of, column)]
+        width = max(map(len, cells))
+        left = any(isinstance(value, str) for value in column)
+        cells = [cell.ljust(width) if left else cell.rjust(width) for cell in cells]
         if not blocks or (
-            place > keys
-            and sum(len(other[0]) + 2 for other in blocks[-1]) + len(cells[0]) > TEXT_WIDTH
+            place > keys and sum(len(other[0]) + 2 for other in blocks[-1]) + width > TEXT_WIDTH
         ):
             blocks.append(blocks[0][:keys] if blocks else [])
         blocks[-1].append(cells)
-    return "\n\n".join(map(joined, blocks))
+    return "\n\n".join(map(_joined, blocks))
 
 
-def padded(name: str, cells: Iterable[str], left: bool) -> list[str]:
-    """Return a column of a text table: its name and its cells, padded to the same width."""
-    lines = [name, *cells]
-    width = max(map(len, lines))
-    return [line.ljust(width) if left else line.rjust(width) for line in lines]
-
-
-def joined(columns: Iterable[Sequence[str]]) -> str:
-    """Join columns of text side by side."""
+def _joined(columns: Iterable[Sequence[str]]) -> str:
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 

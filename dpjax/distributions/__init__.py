@@ -1,9 +1,11 @@
 """Distributions as JAX pytrees, with exact densities, quantiles and error bars, and with sampling.
 
-``print`` describes an object in one line, notebooks show it as a table with a small picture, and
-``plot()`` draws it by matplotlib. A batch is indexed as a NumPy array is; a single row draws the
-same as row 0. Keys are typed (``jax.random.key``) and carry at most 64 bits, an integer seed 32
-bits: this suffices for reproducible simulations, but not for a release.
+``print`` describes an object in one line, notebooks show it as a table, and ``plot()`` draws it by
+matplotlib. A batch is indexed as a NumPy array is; a single row draws the same as row 0. Fields
+that all rows share have an axis of size 1 there: ``vmap``, ``scan`` and ``shard_map`` take the data
+or the parameters of a batch and make its distributions inside. Keys are typed (``jax.random.key``)
+and carry at most 64 bits, an integer seed 32 bits: this suffices for reproducible simulations, but
+not for a release.
 
 >>> import jax, jax.numpy as jnp, dpjax
 >>> groups = 40_000 + 9_000 * jax.random.normal(jax.random.key(12), (3, 501))

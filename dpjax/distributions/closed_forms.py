@@ -24,7 +24,7 @@ from jax.typing import ArrayLike
 
 from dpjax.distributions import truncated_exponential as piece
 from dpjax.distributions.base import Distribution, compiled, draws_first
-from dpjax.distributions.line import ALL, FAR, Line, near, steepness
+from dpjax.distributions.line import ALL, Line, near, steepness
 from dpjax.distributions.sampler import Place, sample_pieces
 from dpjax.numerics.arrays import take
 from dpjax.numerics.search import count_leading
@@ -204,12 +204,14 @@ class Masses:
 
     @property
     def energy(self) -> jax.Array:
-        """Rate times the lower cost of each piece, relative to the base of its row."""
+        """Rate times the lower cost of each piece, relative to the base of its row.
+
+        Far ones are brought nearer, as the sampler's are, in all rows alike: a density that is
+        exact in one row and not in its neighbor's would lose more than draws do.
+        """
         nats = self.line.heights.nats
         with jax.enable_x64(True):
-            base = log(2) * self.base.astype(jnp.float64)
-            # A row that is all far away is weighed by what is brought nearer.
-            energy = jnp.where(base < FAR, nats, near(nats)) - base
+            energy = near(nats) - log(2) * self.base.astype(jnp.float64)
             energy = jnp.where(self.line.low == jnp.inf, jnp.inf, energy)
             return energy.astype(self.line.dtype)
 

@@ -52,9 +52,10 @@ class PiecewiseExponential(OnLine):
     rho-smooth and radius-bounded variants, and the Laplace distribution itself (two tails).
 
     Leading axes are a batch. The fields broadcast against each other: costs shared by all rows have
-    shape ``(m,)``, and a sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. As a pytree it
-    passes through ``jit``, ``vmap`` and ``grad``. All methods except ``sample`` are closed forms.
-    Pieces of width 0 (ties, padding) have no mass.
+    shape ``(1, m)``, and a sweep over epsilon is a ``rate`` of shape ``(sweep, 1)``. As a pytree it
+    passes through ``jit`` and ``grad``, and leaves ``vmap``. All methods except ``sample`` are
+    closed forms. Pieces of width 0 (ties, padding) have no mass. Costs of more than 2^28 nats above
+    the least one of a row are told apart, but their differences are smaller than they should be.
 
     Attributes:
         edges: float ``(..., m+1)``, nondecreasing.

@@ -27,7 +27,7 @@ def as_floats(x: Any) -> np.ndarray:
     if array.dtype.kind == "O":
         return _each(_real, array, math.nan).astype(np.float64)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"x must hold numbers, got {_kind(array)}.")
+        raise TypeError(f"x must hold numbers, got {array.dtype.type.__name__}.")
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         return array.astype(np.float64)
 
@@ -39,7 +39,7 @@ def codes_of(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     array, known = as_array(ids), dict[Any, int]()
     if array.dtype.kind not in "OiuUTb":
-        raise TypeError(f"x must hold ids, integers or text, got {_kind(array)}.")
+        raise TypeError(f"x must hold ids, integers or text, got {array.dtype.type.__name__}.")
     codes = _each(lambda v: known.setdefault(_id(v), len(known)), array.astype(object), -1)
     found = codes.astype(np.int64)
     return np.maximum(found, 0), found >= 0
@@ -57,7 +57,7 @@ def as_counts(counts: Any, name: str = "counts") -> np.ndarray:
     if array.dtype.kind == "O":
         return _each(_whole, array, 0).astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got {_kind(array)}.")
+        raise TypeError(f"{name} must be integers, got {array.dtype.type.__name__}.")
     return array
 
 
@@ -120,11 +120,6 @@ def _of_rows(x: Sequence[Any]) -> np.ndarray:
     return np.fromiter(records, object, len(records)).reshape(shape)
 
 
-def _kind(array: np.ndarray) -> str:
-    """Return the dtype without the length of the longest text."""
-    return array.dtype.type.__name__
-
-
 def _each(read: Callable[[Any], Any], array: np.ndarray, missing: Any) -> np.ndarray:
     """Return what each object is read as, an array of objects."""
 
@@ -135,14 +130,15 @@ def _each(read: Callable[[Any], Any], array: np.ndarray, missing: Any) -> np.nda
             except Exception:  # no record raises: it is missing
                 yield missing
 
-    return np.fromiter(safely(), object, array.size).reshape(array.shape)
+    with np.errstate(all="ignore"):  # of comparisons with a float16
+        return np.fromiter(safely(), object, array.size).reshape(array.shape)
 
 
 def _is_row(record: Any) -> bool:
     """Return whether an element of a list is itself a list or an array with axes."""
     try:
-        known = isinstance(record, (list, tuple))
-        return known or (getattr(record, "ndim", 0) > 0 and len(record) >= 0)
+        rows = (list, tuple)
+        return isinstance(record, rows) or (getattr(record, "ndim", 0) > 0 and len(record) >= 0)
     except Exception:  # no record raises: it has no axes
         return False
 

@@ -100,7 +100,7 @@ def simulate(
         checkpoint: a file for the state. The same call continues a run that was interrupted, with
             the same random words, also on other devices. It may ask for more draws than before: the
             last partial chunk is never saved but drawn again as part of a full one, so the result
-            is that of one run.
+            is that of one run. If it asks for fewer, the result is that of all in the file.
         checkpoint_every: seconds between saves; 0 for every chunk.
 
     Returns:

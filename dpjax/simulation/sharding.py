@@ -34,6 +34,9 @@ def sharded_sample(
 
     The draws are those of ``distribution_fn(data).sample(key, shape)``, up to rounding.
 
+    Inside :func:`jax.shard_map` the library needs nothing of it: make and use distributions there.
+    Axes of a mesh must be of JAX's type ``Auto``, outside of it.
+
     Args:
         key: a scalar typed threefry key.
         distribution_fn: a function from rows of ``data`` to their distribution, as in

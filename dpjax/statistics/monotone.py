@@ -250,7 +250,7 @@ def _id(value: Any) -> Any:
     try:
         hash(value)
         return value if value == value else None
-    except (TypeError, ValueError, ArithmeticError):
+    except Exception:  # no record raises: it is missing
         return None
 
 

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from dpjax import PiecewiseExponential, from_radii, laplace, piecewise_laplace
+from dpjax import (
+    PiecewiseExponential,
+    from_radii,
+    inverse_sensitivity,
+    laplace,
+    median,
+    piecewise_laplace,
+)
 from tests.distributions.hostile import HOSTILE
 from tests.distributions.test_quadrature import of_pieces
 from tests.support.distributions import of_one_size
@@ -89,6 +96,14 @@ def test_a_cost_far_above_the_others_leaves_these_alone(far):
         assert counts[2] == 0
         assert_counts_follow(counts, shares)
         assert_counts_rejected(counts, shares[[0, 0, 1]] / 2 + shares / 2)
+
+
+def test_a_density_far_away_loses_no_more_than_draws():
+    """The mass of one row is within 2^28 nats of its least cost, that of its neighbor beyond."""
+    rows = np.float32([[0] * 5 + [1, 2, 3, 4], [0] * 6 + [2, 3, 4]])
+    profile = median(rows, lower=0, upper=10, neighbors="swap")
+    found = inverse_sensitivity(profile, 6e8).log_prob(7.0)
+    assert 0 < abs(float(found[0] - found[1])) <= 6e8
 
 
 def test_moments_do_not_depend_on_where_the_data_are():

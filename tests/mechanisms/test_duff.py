@@ -16,17 +16,12 @@ from dpjax import (
     quantile,
     triangle_count,
 )
+from tests.mechanisms.test_privacy import DATASETS, GRID, HIGH, LOW
 from tests.statistics.test_triangles import all_graphs, brute_force, flips
 from tests.support import oracle
 from tests.support.audit import audit, neighboring_rows, padded
 from tests.support.profiles import sides_of, with_sides
 
-GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
-LOW, HIGH = GRID[0], GRID[-1]
-DATASETS = {
-    "add_remove": oracle.all_datasets(range(5), GRID),
-    "swap": oracle.all_datasets([4], GRID),
-}
 EPSILON = 2.0
 KNOWN = {"lower": LOW, "upper": HIGH, "neighbors": "add_remove"}
 

@@ -24,21 +24,14 @@ from dpjax import (
 )
 from dpjax.accounting import zcdp_of
 from dpjax.mechanisms import optimal_beta, optimal_sigma
-from tests.support import oracle
+from tests.mechanisms.test_privacy import DATASETS, EPSILONS, GRID, ROUNDING
 from tests.support.audit import neighboring_rows, padded
 from tests.support.hockey_stick import hockey_stick
 from tests.support.removals import renyi
 
-GRID = (0.0, 1.0, 5.0, 6.0, 20.0)
-DATASETS = {
-    "add_remove": oracle.all_datasets(range(5), GRID),
-    "swap": oracle.all_datasets([4], GRID),
-}
 OUTPUTS = np.concatenate(
     [np.linspace(-40, 60, 801), 10 + np.outer([-1, 1], np.geomspace(50, 4e8, 100)).ravel()]
 )
-ROUNDING = 1e-9
-EPSILONS = np.array([0.5, 2.0])
 
 
 def pairs_of(neighbors):
