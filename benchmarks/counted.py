@@ -34,8 +34,6 @@ def error_bar(distribution: Any) -> Any:
     """The mean absolute error around 0, or what a distribution has in its place; None where it has
     nothing.
     """
-    if hasattr(distribution, "marginals"):
-        return distribution.marginals().mean_abs_error(0.0)
     if hasattr(distribution, "mean_norm_error"):
         return distribution.mean_norm_error()
     return distribution.mean_abs_error(0.0) if hasattr(distribution, "mean_abs_error") else None
