@@ -21,7 +21,7 @@ _NUMBERS = r"(?i)([a-z.]+\.)?(u?int\d|b?float|half|double|bool|decimal)"
 def as_floats(x: Any) -> np.ndarray:
     """Return records as a new float64 array; what is not a real number is NaN.
 
-    Text is refused by its dtype, which is public.
+    Text is refused by its dtype, which is public, but for the length of the longest one.
     """
     array = as_array(x)
     if array.dtype.kind == "O":
