@@ -74,7 +74,7 @@ class Costs(NamedTuple):
 
 
 _NOTHING = Costs()
-# What texts call them: with a delta, a mechanism fits by its epsilon or by its rho
+# Their names in texts: with a delta, a mechanism fits by its epsilon or by its rho
 _CALLED = {"epsilon": "epsilon", "rho": "or zCDP rho", "delta": "and delta of mechanisms"}
 
 
@@ -130,7 +130,7 @@ class Spent:
 
 
 class Totals:
-    """What filters, ledgers and odometers share: public totals, read-only, and what they charge."""
+    """The base of filters, ledgers and odometers: public totals, read-only, and charges."""
 
     # Not a dataclass, as dataclasses.replace would return a budget without the costs charged so
     # far.

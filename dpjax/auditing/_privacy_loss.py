@@ -428,7 +428,7 @@ def _on_lines(p: PiecewiseExponential, q: PiecewiseExponential) -> PrivacyLoss:
     points = np.concatenate([before, inner, after], axis=-1)
     low, high = points[..., :-1], points[..., 1:]
     length = high - low
-    # Of a few floats only the first point is inside: at an edge, log_prob is the right limit
+    # Only the first point of a few floats is inside: at an edge, log_prob is the right limit
     first, last = low + length / 4, high - length / 4
     inside = (first < last) & (last < high)
     away = first - low

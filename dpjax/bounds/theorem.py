@@ -1,4 +1,4 @@
-"""What a theorem is: a function whose annotations say what numbers it is given."""
+"""A theorem is a function whose annotations say what numbers it is given."""
 
 from __future__ import annotations
 

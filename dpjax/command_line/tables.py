@@ -88,7 +88,7 @@ def _budget(asked: argparse.Namespace, planned: Any) -> PrivacyFilter | None:
             if not os.path.exists(asked.ledger):
                 if asked.dry_run:
                     return budget
-                budget.charge(planned)  # What a new budget refuses makes no ledger
+                budget.charge(planned)  # A refusal by a new budget makes no ledger
         return Ledger(asked.ledger, **totals).noted(asked.note, file=asked.file)
     except ValueError as error:  # such as one on epsilon, which is not that of the release
         wrong = re.sub(r"\b(epsilon|delta)(=| (?=must))", r"total_\1=", str(error))

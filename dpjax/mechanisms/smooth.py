@@ -285,8 +285,8 @@ def _smoothed(
     """
     found = smooth.smooth(beta()) if isinstance(smooth, LocalSensitivity) else smooth
     public = budget, found.beta, *public
-    traced = any(isinstance(number, jax.Array) for number in public)
-    xp, dtype = (jnp, found.dtype) if traced else (np, np.float64)
+    of_jax = any(isinstance(number, jax.Array) for number in public)
+    xp, dtype = (jnp, found.dtype) if of_jax else (np, np.float64)
     with np.errstate(all="ignore"):
         numbers = [xp.asarray(number).astype(dtype) for number in public]
         rate = rest(xp, *numbers)

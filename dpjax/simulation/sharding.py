@@ -35,7 +35,7 @@ def sharded_sample(
     The draws are those of ``distribution_fn(data).sample(key, shape)``, up to rounding.
 
     Inside :func:`jax.shard_map` the library needs nothing of it: make and use distributions there.
-    Axes of a mesh must be of JAX's type ``Auto``, outside of it.
+    Elsewhere the axes of a mesh must be of JAX's type ``Auto``.
 
     Args:
         key: a scalar typed threefry key.

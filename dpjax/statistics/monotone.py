@@ -230,8 +230,7 @@ def _codes(name: str, ids: Any, size: int | None = None) -> jax.Array:
     if ids.dtype.kind in "biuSU":
         codes = np.unique(ids, return_inverse=True)[1]
     else:
-        known: dict[Any, int] = {}
-        codes = np.array([known.setdefault(_id(value), len(known)) for value in ids.flat])
+        codes = np.array([*map(partial(_code, {}), ids.flat)])
     return jnp.asarray(codes.reshape(ids.shape).astype(np.int32))
 
 
@@ -245,13 +244,12 @@ def _cells(ids: Any) -> np.ndarray:
     return np.fromiter(cells, object, len(cells)).reshape(shape)
 
 
-def _id(value: Any) -> Any:
-    """Return a value that can be looked up; None for all that are missing or cannot be compared."""
+def _code(known: Any, value: Any) -> int:
+    """Return the number of an id, by those known; all that cannot be compared have the same."""
     try:
-        hash(value)
-        return value if value == value else None
+        return known.setdefault(value if value == value else None, len(known))
     except Exception:  # no record raises: it is missing
-        return None
+        return _code(known, None)
 
 
 @jax.jit

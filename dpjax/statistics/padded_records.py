@@ -13,7 +13,6 @@ from jax.typing import ArrayLike
 
 from dpjax import checks
 from dpjax.checks import Resolution
-from dpjax.numerics.arrays import integers
 from dpjax.numerics.multiples import most_multiples
 
 
@@ -58,7 +57,7 @@ def presence(
         clamped = xp.clip(number, 0, min(records.shape[-1], jnp.iinfo(number.dtype).max)).astype(
             np.int32
         )
-        return integers(records.shape[-1]) < clamped[..., None]
+        return jnp.arange(records.shape[-1], dtype=jnp.int32) < clamped[..., None]
     return None
 
 
